@@ -1,0 +1,26 @@
+// Blocked flash attention on CPUs: fp32 arithmetic, one source for every SIMD instruction set, OpenMP
+// threads.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace ringattn {
+
+// Throws UsageError if config.isa is not "auto" or one of cpu_isas(), OutOfMemory if the state cannot be
+// held.
+std::unique_ptr<Kernel> make_cpu_kernel(const KernelConfig& config);
+// What that kernel would hold, without making it (KernelConfig::isa is not looked at).
+std::size_t cpu_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows);
+std::size_t cpu_workspace_bytes(const KernelConfig& config);
+
+// Instruction sets that this build holds and this machine runs, best first, e.g. {"AVX3", "AVX2", "EMU128"}.
+std::vector<std::string> cpu_isas();
+
+// fp32 fused multiply-add rate of `threads` threads, in FLOP/s (2 per FMA), measured for about `seconds` with
+// independent register accumulators: the ceiling that fraction_of_peak refers to.
+double measure_fma_peak(int threads, const std::string& isa = "auto", double seconds = 0.1);
+
+}  // namespace ringattn

@@ -1,0 +1,1 @@
+#include "launch/files/tensor_file.h"

@@ -1,0 +1,69 @@
+// The public object: exact attention over a sequence that is spread over the ranks of a communicator.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <span>
+
+#include "comm/communicator.h"
+#include "src/executor.h"
+#include "src/plan.h"
+#include "src/problem.h"
+
+namespace ringattn {
+
+struct RingOptions {
+  int threads = 0;                              // OpenMP threads of this rank; 0 = every CPU it may run on
+  std::chrono::milliseconds deadline{300'000};  // longest that one wait for a peer may take
+  Mode mode = Mode::overlap;
+  std::string isa = "auto";  // CPU instruction set, see kernels/cpu/cpu.h
+};
+
+// RoPE positions of this rank's own rows, where they are not the global ones. Empty = global positions;
+// queries stand beside the key they are aligned with (Problem::query_position). Rope::position_offset is
+// added to both.
+struct Positions {
+  std::span<const index_t> q, k;
+};
+
+// Bytes one rank holds beyond the caller's tensors; known before anything is allocated.
+struct Workspace {
+  std::size_t kernel = 0;  // packed queries, softmax state
+  std::size_t slots = 0;   // two blocks of keys and values
+  std::size_t total() const { return kernel + slots; }
+};
+Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads);
+
+class RingAttention {
+ public:
+  // Collective: every rank of `comm` constructs with the same problem and sharding. Ranks compare them first;
+  // if they differ every rank throws the same UsageError naming rank, field and values. If one rank cannot go
+  // on (a wrong argument, no memory), every rank throws the same error.
+  RingAttention(std::shared_ptr<Communicator> comm, Problem problem, Sharding sharding,
+                RingOptions options = {});
+  ~RingAttention();
+  RingAttention(RingAttention&&) noexcept;
+  RingAttention& operator=(RingAttention&&) noexcept;
+
+  // Collective. This rank's rows, in the order of its segments:
+  //   q [batch, q_rows, num_heads, head_dim], k [batch, k_rows, num_heads_kv, head_dim],
+  //   v [batch, k_rows, num_heads_kv, head_dim_v] -> out [batch, q_rows, num_heads, head_dim_v],
+  //   lse [batch, num_heads, q_rows] (natural logarithm, fp32; may be null).
+  // Element type as in the problem, last stride 1, other strides free. Inputs are only read; out and lse are
+  // written last and may not overlap them. A row that sees no key: out 0, lse -inf. Deterministic to the bit
+  // for the same ranks and layout. Throws UsageError (the same on every rank, before any byte moves) naming
+  // the tensor, and CommError; after a CommError the object and its communicator are of no further use.
+  Timing forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
+                 const TensorView& out, const LseView& lse = {}, const Positions& positions = {});
+
+  const Plan& plan() const;
+  const Problem& problem() const;
+  Workspace workspace() const;
+  std::string backend() const;  // the kernel's name, "cpu/AVX3"
+  int threads() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringattn

@@ -1,0 +1,35 @@
+// What a plan costs: FLOPs, bytes, messages, balance. Pure arithmetic on the plan.
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "src/plan.h"
+
+namespace ringattn {
+
+// 4 x visible pairs x head_dim per head (2 for each of the two products; head_dim and head_dim_v each count
+// half). Exact pairs, not seqlen^2 / 2. Double: 2^63 is passed by long runs.
+double forward_flops(const Problem& problem);
+double forward_flops(const Problem& problem, index_t pairs);
+
+// Wire traffic of one rank in forward. A message is one block handed to the next rank; empty blocks are not
+// sent.
+struct Traffic {
+  std::uint64_t bytes_sent = 0, messages_sent = 0;
+  friend bool operator==(const Traffic&, const Traffic&) = default;
+};
+// block_bytes: wire size of a block of that many rows, from the kernel.
+Traffic forward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes);
+
+// How evenly the hops are loaded. The ring moves in step, so a hop lasts as long as its slowest rank.
+struct Balance {
+  index_t total_pairs = 0;     // over ranks and hops, one head
+  index_t critical_pairs = 0;  // sum over hops of the largest rank's pairs
+  int ranks = 1;
+  // Mean over ranks of visible pairs / critical path: 1 is perfect. 1 if nothing is visible.
+  double value() const;
+};
+// Plans every rank: O(ranks^2 * tiles).
+Balance ring_balance(const Problem& problem, const Sharding& sharding);
+
+}  // namespace ringattn
