@@ -1,0 +1,25 @@
+// One wording for every refused argument: its name, its value and what is allowed.
+#pragma once
+#include <limits>
+#include <string>
+
+#include "src/error.h"
+#include "src/types.h"
+
+namespace ringattn {
+
+// Throws UsageError "dtype is 'f64'; allowed are f32, bf16 and f16".
+[[noreturn]] inline void refuse(const std::string& name, const std::string& value,
+                                const std::string& allowed) {
+  throw UsageError(name + " is " + value + "; " + allowed);
+}
+
+inline void require_between(const std::string& name, index_t value, index_t least, index_t most) {
+  if (least <= value && value <= most) return;
+  refuse(name, std::to_string(value),
+         most == std::numeric_limits<index_t>::max()
+             ? "allowed is " + std::to_string(least) + " or more"
+             : "allowed are " + std::to_string(least) + " to " + std::to_string(most));
+}
+
+}  // namespace ringattn
