@@ -144,7 +144,7 @@ void PendingFile::write(std::span<const Segment> segments, int axis, std::span<c
     throw UsageError(self.spec + ": " + std::to_string(from.size()) + " bytes given, the segments hold " +
                      std::to_string(bytes));
   }
-  for_each_run(self.shape, rows, self.element_bytes, segments, [&](const Run& run) {
+  for_each_run(self.shape, rows, self.element_bytes, segments, [&](const ByteRun& run) {
     self.file->write(self.data_offset + run.tensor, from.subspan(run.shard, run.bytes));
   });
 }

@@ -45,7 +45,7 @@ std::uint64_t shard_bytes(const std::string& what, std::span<const index_t> shap
 }
 
 void for_each_run(std::span<const index_t> shape, std::size_t axis, std::size_t element_bytes,
-                  std::span<const Segment> segments, const std::function<void(const Run&)>& visit) {
+                  std::span<const Segment> segments, const std::function<void(const ByteRun&)>& visit) {
   const std::uint64_t outer = product(shape.first(axis));
   const auto rows = static_cast<std::uint64_t>(shape[axis]);
   const std::uint64_t row_bytes = product(shape.subspan(axis + 1)) * element_bytes;

@@ -10,12 +10,12 @@
 
 namespace ringattn {
 
-struct Run {
+struct ByteRun {
   std::uint64_t tensor = 0;  // byte offset in the whole tensor
   std::uint64_t shard =
       0;  // byte offset in the shard's dense copy, where the segments' rows replace the axis
   std::uint64_t bytes = 0;
-  friend bool operator==(const Run&, const Run&) = default;
+  friend bool operator==(const ByteRun&, const ByteRun&) = default;
 };
 
 // Bytes of the shard's dense copy. The shape's own size must fit 63 bits (checked_bytes). Throws UsageError
@@ -29,6 +29,6 @@ std::uint64_t shard_bytes(const std::string& what, std::span<const index_t> shap
 // bytes between them are other shards'. Example: shape [2, 5, 3] of 4 bytes, axis 1, segment {0, 2, 3} (rows
 // 0 and 3): runs at tensor bytes 0, 36, 60, 96 of 12 bytes each. The arguments have passed shard_bytes.
 void for_each_run(std::span<const index_t> shape, std::size_t axis, std::size_t element_bytes,
-                  std::span<const Segment> segments, const std::function<void(const Run&)>& visit);
+                  std::span<const Segment> segments, const std::function<void(const ByteRun&)>& visit);
 
 }  // namespace ringattn

@@ -36,8 +36,9 @@ struct StoredTensor {
 inline constexpr std::size_t kMaxRank = 64;
 
 // Bytes of a dense tensor with elements of `bits` bits (safetensors has types below a byte). Throws DataError
-// beginning with `what` if a dimension is negative, there are more than kMaxRank, or the product of the
-// dimensions without the zeros passes 2^63 - 1: then no partial product of them can overflow either.
+// beginning with `what` if a dimension is negative, there are more than kMaxRank, or the product of `bits`
+// and the dimensions that are not zero passes 2^63 - 1, which is a tensor of 1 EiB: then no partial product
+// of them can overflow either.
 std::uint64_t checked_bytes(const std::string& what, std::span<const index_t> shape, unsigned bits);
 
 std::string shape_text(std::span<const index_t> shape);  // "[2, 3]"

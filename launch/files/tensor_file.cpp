@@ -60,7 +60,7 @@ struct TensorFile::Impl {
   StoredTensor tensor;
   DType dtype;
 
-  void read_rounded(const Run& run, std::span<std::byte> to, std::vector<std::byte>& doubles) const;
+  void read_rounded(const ByteRun& run, std::span<std::byte> to, std::vector<std::byte>& doubles) const;
 };
 
 TensorFile::TensorFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -85,7 +85,7 @@ const std::vector<index_t>& TensorFile::shape() const { return impl_->tensor.sha
 DType TensorFile::dtype() const { return impl_->dtype; }
 
 // `run.shard` counts bytes of doubles here; the floats take half of them.
-void TensorFile::Impl::read_rounded(const Run& run, std::span<std::byte> to,
+void TensorFile::Impl::read_rounded(const ByteRun& run, std::span<std::byte> to,
                                     std::vector<std::byte>& doubles) const {
   constexpr std::uint64_t kPiece = 256 * 1024;
   for (std::uint64_t done = 0; done < run.bytes; done += kPiece) {
@@ -106,7 +106,7 @@ void TensorFile::read(std::span<const Segment> segments, std::span<std::byte> to
                      std::to_string(wanted));
   }
   std::vector<std::byte> doubles;
-  for_each_run(tensor.shape, kRowAxis, element, segments, [&](const Run& run) {
+  for_each_run(tensor.shape, kRowAxis, element, segments, [&](const ByteRun& run) {
     if (rounded) {
       impl_->read_rounded(run, to, doubles);
     } else {
