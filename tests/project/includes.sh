@@ -42,7 +42,7 @@ rule 'src/attention\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|co
 rule 'kernels/.*\.(h|cpp)' 'src/types\.h|src/error\.h|kernels/.*\.h|hwy/.*'
 rule 'comm/.*\.(h|cpp)' 'src/types\.h|src/error\.h|comm/.*\.h'
 rule 'launch/files/.*\.(h|cpp)' 'src/(types|error|layout)\.h|launch/files/.*\.h'
-only_in 'comm/mpi\.(h|cpp)|launch/[a-z_]+\.(h|cpp)' 'mpi\.h'
+only_in 'comm/mpi[a-z_]*\.(h|cpp)|launch/[a-z_]+\.(h|cpp)' 'mpi\.h'
 only_in 'kernels/cpu/.*' 'hwy/'
 only_in 'kernels/cuda/.*|comm/(nccl|staged)\..*' 'cuda|nccl'
 only_in 'kernels/cpu/.*' 'omp\.h'
