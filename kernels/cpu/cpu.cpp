@@ -1,1 +1,140 @@
 #include "kernels/cpu/cpu.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/check.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/run.h"
+#include "src/error.h"
+
+namespace ringattn {
+namespace {
+
+using namespace cpu;
+
+class CpuKernel final : public Kernel {
+ public:
+  explicit CpuKernel(const KernelConfig& config)
+      : config_(config),
+        target_(target_named(config.isa)),
+        layout_(config.shape, config.q_rows),
+        state_(allocate_zeroed(cpu_workspace_bytes(config), config.threads)),
+        scratch_(reinterpret_cast<float*>(state_.data.get() + layout_.bytes)) {}
+
+  std::string name() const override { return std::string("cpu/") + target_.name; }
+
+  std::size_t block_bytes(index_t k_rows) const override {
+    return cpu_block_bytes(config_.shape, config_.dtype, k_rows);
+  }
+
+  std::size_t workspace_bytes() const override { return state_.size; }
+
+  Buffer allocate(std::size_t bytes) const override { return allocate_zeroed(bytes, config_.threads); }
+
+  void load_queries(const ConstTensorView& q, const Rotation& rotation) override {
+    const HeadShape& shape = config_.shape;
+    check_tensor("q", q, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
+    check_rotation(rotation, shape.head_dim);
+    pack_queries(target_, q, rotation, config_.softmax_scale * std::numbers::log2e, layout_,
+                 state_.data.get(), config_.threads);
+  }
+
+  void load_block(const ConstTensorView& k, const ConstTensorView& v, const Rotation& rotation,
+                  std::span<std::byte> block) const override {
+    const HeadShape& shape = config_.shape;
+    check_tensor("k", k, config_.dtype, {shape.batch, k.rows(), shape.num_heads_kv, shape.head_dim});
+    check_tensor("v", v, config_.dtype, {shape.batch, k.rows(), shape.num_heads_kv, shape.head_dim_v});
+    check_rotation(rotation, shape.head_dim);
+    check_block(block, block_bytes(k.rows()), alignof(float));
+    pack_block(target_, k, v, rotation, BlockLayout(shape, config_.dtype, k.rows()), block.data(),
+               config_.threads);
+  }
+
+  void attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+              const Poll& poll) override {
+    check_block(block, block_bytes(k_rows), alignof(float));
+    const Schedule schedule(tiles, config_.q_rows, k_rows);
+    const BlockLayout block_layout(config_.shape, config_.dtype, k_rows);
+    attend_block({.target = target_,
+                  .shape = config_.shape,
+                  .dtype = config_.dtype,
+                  .threads = config_.threads,
+                  .state_layout = layout_,
+                  .state = state_.data.get(),
+                  .block_layout = block_layout,
+                  .block = block.data(),
+                  .k_rows = k_rows,
+                  .scratch = scratch_,
+                  .schedule = schedule},
+                 poll);
+  }
+
+  void finish(const TensorView& out, const LseView& lse) override {
+    const HeadShape& shape = config_.shape;
+    check_tensor("out", as_const(out), out.dtype,
+                 {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
+    check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
+    unpack_output(target_, layout_, state_.data.get(), out, lse, config_.threads);
+  }
+
+ private:
+  KernelConfig config_;
+  const Target& target_;
+  StateLayout layout_;
+  Buffer state_;  // groups, then scratch
+  float* scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_cpu_kernel(const KernelConfig& config) {
+  check_config(config);
+  return std::make_unique<CpuKernel>(config);
+}
+
+std::size_t cpu_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows) {
+  check_shape(shape);
+  check_not_negative("k_rows", k_rows);
+  return BlockLayout(shape, dtype, k_rows).bytes;
+}
+
+std::size_t cpu_workspace_bytes(const KernelConfig& config) {
+  check_config(config);
+  const auto state = static_cast<index_t>(StateLayout(config.shape, config.q_rows).bytes);
+  const index_t scratch = checked_product(
+      {index_t{config.threads}, scratch_floats(config.shape, config.dtype), index_t{sizeof(float)}});
+  return static_cast<std::size_t>(checked_sum(state, scratch));
+}
+
+std::vector<std::string> cpu_isas() {
+  std::vector<std::string> names;
+  for (const Target* target : targets()) names.emplace_back(target->name);
+  return names;
+}
+
+double measure_fma_peak(int threads, const std::string& isa, double seconds) {
+  check_threads(threads);
+  const Target& target = target_named(isa);
+  // Short chunks, best one counts: what another process takes away is not this machine's ceiling.
+  constexpr index_t kIterations = index_t{1} << 20;
+  const double flops = static_cast<double>(kIterations) * target.fma_flops * threads;
+  using Clock = std::chrono::steady_clock;
+  const auto elapsed = [](Clock::time_point since) {
+    return std::chrono::duration<double>(Clock::now() - since).count();
+  };
+  const Clock::time_point begin = Clock::now();
+  double best = 0;
+  volatile float sink = 0;  // keeps the chains alive
+  do {
+    const Clock::time_point start = Clock::now();
+    parallel_tasks(threads, threads, [&](index_t, int) { sink = target.fma_chains(kIterations, 1.0f); });
+    best = std::max(best, flops / elapsed(start));
+  } while (elapsed(begin) < seconds);
+  return best;
+}
+
+}  // namespace ringattn

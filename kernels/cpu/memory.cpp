@@ -1,0 +1,66 @@
+#include "kernels/cpu/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "kernels/cpu/parallel.h"
+#include "src/error.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace ringattn::cpu {
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+[[noreturn]] void too_large() { throw OutOfMemory("a size of more than 2^63 bytes was asked for"); }
+
+}  // namespace
+
+index_t checked_product(std::initializer_list<index_t> factors) {
+  index_t product = 1;
+  bool overflow = false;
+  // A zero anywhere makes the product zero, whatever the rest would have overflowed to.
+  if (std::find(factors.begin(), factors.end(), index_t{0}) != factors.end()) return 0;
+  for (const index_t factor : factors) overflow |= __builtin_mul_overflow(product, factor, &product);
+  if (overflow) too_large();
+  return product;
+}
+
+index_t checked_sum(index_t a, index_t b) {
+  index_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) too_large();
+  return sum;
+}
+
+index_t checked_round_up(index_t n, index_t multiple) {
+  return checked_sum(n, multiple - 1) / multiple * multiple;
+}
+
+Buffer allocate_zeroed(std::size_t bytes, int threads) {
+  if (bytes == 0) return {};
+  const bool large = bytes >= 2 * kHugePage;
+  const std::size_t alignment = large ? kHugePage : kLine;
+  void* data = nullptr;
+  if (bytes <= SIZE_MAX / 2)
+    data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (!data) throw OutOfMemory("could not allocate " + std::to_string(bytes) + " bytes");
+  Buffer buffer{.data = {static_cast<std::byte*>(data), [](std::byte* p) { std::free(p); }}, .size = bytes};
+#if defined(__linux__)
+  // Advice only: without huge pages the kernel runs a little slower.
+  if (large) (void)madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+  const index_t pages = static_cast<index_t>((bytes + kHugePage - 1) / kHugePage);
+  parallel_tasks(threads, pages, [&](index_t page, int) {
+    const std::size_t begin = static_cast<std::size_t>(page) * kHugePage;
+    std::memset(buffer.data.get() + begin, 0, std::min(kHugePage, bytes - begin));
+  });
+  return buffer;
+}
+
+}  // namespace ringattn::cpu

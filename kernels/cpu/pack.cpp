@@ -1,0 +1,171 @@
+#include "kernels/cpu/pack.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "kernels/cpu/parallel.h"
+
+namespace ringattn::cpu {
+namespace {
+
+const std::byte* at(const ConstTensorView& t, index_t batch, index_t row, index_t head) {
+  return static_cast<const std::byte*>(t.data) +
+         t.offset(batch, row, head) * static_cast<index_t>(size_of(t.dtype));
+}
+std::byte* at(const TensorView& t, index_t batch, index_t row, index_t head) {
+  return static_cast<std::byte*>(t.data) +
+         t.offset(batch, row, head) * static_cast<index_t>(size_of(t.dtype));
+}
+
+// Eight rows of one head in fp32 on their way from or to the caller's memory; rows past the end are zero.
+// Reading goes through here so that nothing past the last element of a row is touched.
+class Stage {
+ public:
+  Stage(const Target& target, const Rotation& rotation) : target_(target), rotation_(rotation) {}
+
+  // Angles of rows [first, first + 8), as far as they exist: formed once, used for every head.
+  void turn_to(index_t first, index_t rows) {
+    first_ = first;
+    valid_ = static_cast<int>(std::clamp<index_t>(rows - first, 0, kPanel));
+    const auto pairs = static_cast<std::size_t>(rotation_.dim / 2);
+    for (int r = 0; r < valid_ && pairs > 0; ++r)
+      rotation_.angles(first_ + r, std::span(cos_[r]).first(pairs), std::span(sin_[r]).first(pairs));
+  }
+
+  void load(const ConstTensorView& tensor, index_t batch, index_t head, double factor) {
+    const index_t n = tensor.dim();
+    for (int r = 0; r < kPanel; ++r) {
+      float* row = rows_ + r * kStageStride;
+      if (r >= valid_) {
+        std::fill_n(row, n, 0.0f);
+        continue;
+      }
+      target_.widen(at(tensor, batch, first_ + r, head), tensor.dtype, n, row);
+      if (rotation_.dim > 0) target_.rotate(row, cos_[r], sin_[r], rotation_.dim, rotation_.interleaved);
+      if (factor != 1.0) target_.scale(row, n, factor);
+    }
+  }
+
+  float* rows() { return rows_; }
+  int valid() const { return valid_; }
+
+ private:
+  const Target& target_;
+  const Rotation& rotation_;
+  index_t first_ = 0;
+  int valid_ = 0;
+  alignas(64) float rows_[kPanel * kStageStride];
+  alignas(64) float cos_[kPanel][kMaxDim / 2], sin_[kPanel][kMaxDim / 2];
+};
+
+void reset(const StateLayout& layout, const GroupView& group) {
+  std::fill_n(group.o, layout.o_floats, 0.0f);
+  std::fill_n(group.rows->shift, kGroup, 0.0f);
+  std::fill_n(group.rows->limit, kGroup, -std::numeric_limits<float>::infinity());
+  std::fill_n(group.rows->sum, kGroup, 0.0f);
+}
+
+// Rows [first, first + 64) of V, 8 columns at a time. V is not turned, so its elements are copied as they
+// are.
+void pack_values(const ConstTensorView& v, index_t batch, index_t head, index_t first, index_t v_rows,
+                 std::byte* panels) {
+  const std::size_t element = size_of(v.dtype);
+  const std::size_t chunk = kPanel * element;
+  const index_t whole = v.dim() / kPanel, rest = v.dim() % kPanel;
+  const std::size_t panel_bytes = static_cast<std::size_t>(v_rows) * chunk;
+  for (index_t j = 0; j < v_rows; ++j) {
+    std::byte* to = panels + static_cast<std::size_t>(j) * chunk;
+    if (first + j >= v.rows()) {
+      for (index_t c = 0; c < whole + (rest > 0); ++c, to += panel_bytes) std::memset(to, 0, chunk);
+      continue;
+    }
+    const std::byte* from = at(v, batch, first + j, head);
+    for (index_t c = 0; c < whole; ++c, to += panel_bytes, from += chunk) std::memcpy(to, from, chunk);
+    if (rest > 0) {
+      const std::size_t used = static_cast<std::size_t>(rest) * element;
+      std::memcpy(to, from, used);
+      std::memset(to + used, 0, chunk - used);
+    }
+  }
+}
+
+}  // namespace
+
+void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
+                  const StateLayout& layout, std::byte* state, int threads) {
+  parallel_tasks(threads, q.batch() * layout.groups, [&](index_t task, int) {
+    const index_t batch = task / layout.groups, group = task % layout.groups;
+    Stage stage(target, rotation);
+    for (index_t lane = 0; lane < kGroup; lane += kPanel) {
+      stage.turn_to(group * kGroup + lane, q.rows());
+      for (index_t head = 0; head < q.heads(); ++head) {
+        const GroupView view = group_view(layout, state, batch, head, group);
+        stage.load(q, batch, head, factor);
+        target.rows_to_columns(stage.rows(), q.dim(), view.q + lane, kGroup);
+        if (lane == 0) reset(layout, view);
+      }
+    }
+  });
+}
+
+void pack_block(const Target& target, const ConstTensorView& k, const ConstTensorView& v,
+                const Rotation& rotation, const BlockLayout& layout, std::byte* block, int threads) {
+  const index_t key_blocks = round_up(k.rows(), kKeyBlock) / kKeyBlock;
+  parallel_tasks(threads, k.batch() * key_blocks, [&](index_t task, int) {
+    const index_t batch = task / key_blocks, first = task % key_blocks * kKeyBlock;
+    const index_t rows = layout.v_rows(first);
+    Stage stage(target, rotation);
+    alignas(64) float columns[kMaxDim * kPanel];
+    for (index_t row = first; row < first + rows; row += kPanel) {
+      stage.turn_to(row, k.rows());
+      for (index_t head = 0; head < k.heads(); ++head) {
+        stage.load(k, batch, head, 1.0);
+        target.rows_to_columns(stage.rows(), k.dim(), columns, kPanel);
+        target.narrow(columns, k.dtype, k.dim() * kPanel, block + layout.k_panel(batch, head, row));
+      }
+    }
+    for (index_t head = 0; head < v.heads(); ++head)
+      pack_values(v, batch, head, first, rows, block + layout.v_panels(batch, head, first));
+  });
+}
+
+void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, const TensorView& out,
+                   const LseView& lse, int threads) {
+  parallel_tasks(threads, out.batch() * layout.groups, [&](index_t task, int) {
+    const index_t batch = task / layout.groups, group = task % layout.groups;
+    alignas(64) float rows[kPanel * kStageStride];
+    for (index_t lane = 0; lane < kGroup; ++lane) {
+      const index_t row = group * kGroup + lane;
+      if (row >= out.rows()) break;
+      for (index_t head = 0; head < out.heads(); ++head) {
+        const GroupView view = group_view(layout, state, batch, head, group);
+        const float sum = view.rows->sum[lane];
+        if (lse.data) {
+          // A row that saw nothing has shift 0 and sum 0: log gives -inf. A NaN stays one.
+          const double value = double{view.rows->shift[lane]} * std::numbers::ln2 + std::log(double{sum});
+          lse.data[batch * lse.stride[0] + head * lse.stride[1] + row * lse.stride[2]] =
+              static_cast<float>(value);
+        }
+      }
+    }
+    for (index_t lane = 0; lane < kGroup; lane += kPanel) {
+      const index_t row = group * kGroup + lane;
+      for (index_t head = 0; head < out.heads(); ++head) {
+        const GroupView view = group_view(layout, state, batch, head, group);
+        target.columns_to_rows(view.o + lane, kGroup, out.dim(), rows);
+        for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
+          float* values = rows + r * kStageStride;
+          const float sum = view.rows->sum[lane + r];
+          const float divisor = sum == 0.0f ? 1.0f : sum;  // saw nothing: o is 0 and stays it
+          for (index_t c = 0; c < out.dim(); ++c) values[c] /= divisor;
+          target.narrow(values, out.dtype, out.dim(), at(out, batch, row + r, head));
+        }
+      }
+    }
+  });
+}
+
+}  // namespace ringattn::cpu

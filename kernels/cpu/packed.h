@@ -1,0 +1,93 @@
+// Memory layouts of the CPU kernel. None depends on the vector width, so a block packed by one rank can be
+// read by another with a different instruction set, and state survives a change of it.
+//
+// A block (what travels), for each (batch, KV head), elements in the wire dtype:
+//   K panels  [rows / 8][head_dim][8]                8 key rows side by side
+//   V panels  per 64 rows: [dim_v / 8][rows][8]      8 columns side by side; the last one has fewer rows
+// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns).
+//
+// A group (what stays): 48 consecutive query rows of one head, a lane each, fp32:
+//   q         [head_dim][48]    turned, times softmax_scale * log2(e)
+//   o         [dim_v][48]       output so far, unnormalised
+//   RowState                    maximum and sum so far
+// Example: head_dim 128, 100 query rows -> 3 groups of 49,728 bytes; 44 lanes of the last are padding.
+#pragma once
+#include <cstddef>
+
+#include "kernels/check.h"
+#include "kernels/cpu/memory.h"
+#include "kernels/kernel.h"
+
+namespace ringattn::cpu {
+
+inline constexpr int kPanel = 8;      // rows of a K panel, columns of a V panel
+inline constexpr int kGroup = 48;     // lanes of a group: 3 x 16, 6 x 8 or 12 x 4
+inline constexpr int kKeyBlock = 64;  // keys whose probabilities are held at a time
+inline constexpr int kMaxDim = kLargestDim;
+
+// Scores are in units of log2. Per lane: what is subtracted from a score before exp2 (0 until the first
+// visible key, so that a score of -inf stays -inf), the score above which it must be raised (-inf until
+// then), and the sum of the exponentials. shift may lag behind the true maximum: see kLag.
+struct alignas(64) RowState {
+  float shift[kGroup], limit[kGroup], sum[kGroup];
+};
+
+struct BlockLayout {
+  BlockLayout(const HeadShape& shape, DType dtype, index_t k_rows)
+      : heads(shape.num_heads_kv),
+        padded_rows(round_up(k_rows, kPanel)),
+        head_dim(shape.head_dim),
+        dim_v(round_up(shape.head_dim_v, kPanel)),
+        element(static_cast<index_t>(size_of(dtype))),
+        k_bytes(checked_product({padded_rows, head_dim, element})),
+        head_bytes(checked_round_up(checked_product({padded_rows, head_dim + dim_v, element}), 64)),
+        bytes(static_cast<std::size_t>(checked_product({shape.batch, heads, head_bytes}))) {}
+
+  // `row` is a multiple of 8.
+  std::size_t k_panel(index_t batch, index_t head, index_t row) const {
+    return static_cast<std::size_t>((batch * heads + head) * head_bytes + row * head_dim * element);
+  }
+  // Start of the V panels of the 64 rows from `row` on, a multiple of 64.
+  std::size_t v_panels(index_t batch, index_t head, index_t row) const {
+    return static_cast<std::size_t>((batch * heads + head) * head_bytes + k_bytes + row * dim_v * element);
+  }
+  // Rows of those panels.
+  index_t v_rows(index_t row) const {
+    return padded_rows - row < kKeyBlock ? padded_rows - row : index_t{kKeyBlock};
+  }
+
+  index_t heads, padded_rows, head_dim, dim_v, element, k_bytes, head_bytes;
+  std::size_t bytes;
+};
+
+struct StateLayout {
+  StateLayout(const HeadShape& shape, index_t q_rows)
+      : heads(shape.num_heads),
+        groups(round_up(q_rows, kGroup) / kGroup),
+        q_floats(kGroup * shape.head_dim),
+        o_floats(kGroup * round_up(shape.head_dim_v, kPanel)),
+        group_bytes((q_floats + o_floats) * index_t{sizeof(float)} + index_t{sizeof(RowState)}),
+        bytes(static_cast<std::size_t>(checked_product({shape.batch, heads, groups, group_bytes}))) {}
+
+  std::size_t offset(index_t batch, index_t head, index_t group) const {
+    return static_cast<std::size_t>(((batch * heads + head) * groups + group) * group_bytes);
+  }
+
+  index_t heads, groups, q_floats, o_floats, group_bytes;
+  std::size_t bytes;
+};
+
+// One group inside the state.
+struct GroupView {
+  float* q;
+  float* o;
+  RowState* rows;
+};
+inline GroupView group_view(const StateLayout& layout, std::byte* state, index_t batch, index_t head,
+                            index_t group) {
+  float* q = reinterpret_cast<float*>(state + layout.offset(batch, head, group));
+  float* o = q + layout.q_floats;
+  return {.q = q, .o = o, .rows = reinterpret_cast<RowState*>(o + layout.o_floats)};
+}
+
+}  // namespace ringattn::cpu

@@ -1,0 +1,158 @@
+#include "kernels/cpu/run.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "kernels/cpu/parallel.h"
+
+namespace ringattn::cpu {
+namespace {
+
+// Groups of a task share each block of K and V while it is in L2: 8 of them, 0.4 MiB at head_dim 128, keep
+// the stream from memory below 1 GB/s a core.
+constexpr index_t kTaskGroups = 8;
+
+// A group with the pieces it has still to see.
+struct Member {
+  GroupView view;
+  std::span<const Piece> pieces;
+};
+
+// How the rows and heads of one (batch, KV head) are cut into tasks: `heads` query heads by `rows` groups of
+// rows each.
+struct Deal {
+  index_t heads, rows, head_parts;
+};
+
+Deal deal(const AttendRun& run) {
+  const index_t group = run.shape.group();
+  const index_t total = run.shape.batch * run.shape.num_heads * run.schedule.groups();
+  // With few groups, smaller tasks keep every thread busy.
+  const index_t size = std::clamp<index_t>(total / (4 * index_t{run.threads}), 1, kTaskGroups);
+  const index_t heads = std::min(group, size);
+  return {
+      .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
+}
+
+// K and V of up to 64 keys in fp32, and whether V is finite; both found out when first needed.
+class KeyBlock {
+ public:
+  KeyBlock(const AttendRun& run, index_t batch, index_t head, index_t first, int thread)
+      : run_(run), layout_(run.block_layout), first_(first), rows_(layout_.v_rows(first)) {
+    const std::byte* k = run.block + layout_.k_panel(batch, head, first);
+    const std::byte* v = run.block + layout_.v_panels(batch, head, first);
+    if (run.dtype == DType::f32) {
+      k_ = reinterpret_cast<const float*>(k);
+      v_ = reinterpret_cast<const float*>(v);
+      return;
+    }
+    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype);
+    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, scratch);
+    k_ = scratch;
+    scratch += kKeyBlock * layout_.head_dim;
+    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, scratch);
+    v_ = scratch;
+  }
+
+  bool v_finite() {
+    if (!checked_) finite_ = run_.target.all_finite(v_, rows_ * layout_.dim_v);
+    checked_ = true;
+    return finite_;
+  }
+
+  void attend(const GroupView& group, const Piece& piece) {
+    // Relative to this block and group all distances that matter are below 64; a band's ends may not even
+    // fit 32 bits, so they are clamped while still 64 wide.
+    const auto near = [&](index_t x) {
+      return static_cast<int>(std::clamp<index_t>(x - first_, -1024, 1024));
+    };
+    GroupStep step{.group = group,
+                   .k = k_,
+                   .v = v_,
+                   .head_dim = static_cast<int>(layout_.head_dim),
+                   .dim_v = static_cast<int>(layout_.dim_v),
+                   .v_rows = static_cast<int>(rows_),
+                   .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first_, 0)),
+                   .key_end = static_cast<int>(std::min(piece.k.end - first_, rows_)),
+                   .lane_begin = piece.lane_begin,
+                   .lane_end = piece.lane_end,
+                   .lo = near(piece.lo),
+                   .hi = near(piece.hi)};
+    // Only where some pair of the register tiles is hidden can a hidden key touch a row.
+    const bool whole = step.lane_begin == 0 && step.lane_end == kGroup && step.key_begin % kPanel == 0 &&
+                       step.key_end % kPanel == 0 && step.key_end - 1 <= step.hi &&
+                       step.key_begin - (kGroup - 1) >= step.lo;
+    step.v_finite = whole || v_finite();
+    run_.target.attend(step);
+  }
+
+ private:
+  const AttendRun& run_;
+  const BlockLayout& layout_;
+  index_t first_, rows_;
+  const float *k_ = nullptr, *v_ = nullptr;
+  bool checked_ = false, finite_ = false;
+};
+
+struct Task {
+  index_t batch, head_kv, first_head, first_group;
+};
+
+void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
+  std::array<Member, kTaskGroups> members;
+  std::size_t count = 0;
+  Range keys{run.k_rows, 0};
+  const index_t end_head = std::min(task.first_head + deal.heads, (task.head_kv + 1) * run.shape.group());
+  const index_t end_group = std::min(task.first_group + deal.rows, run.schedule.groups());
+  for (index_t group = task.first_group; group < end_group; ++group) {
+    const std::span<const Piece> pieces = run.schedule.pieces(group);
+    if (pieces.empty()) continue;
+    for (const Piece& piece : pieces)
+      keys = {std::min(keys.begin, piece.k.begin), std::max(keys.end, piece.k.end)};
+    for (index_t head = task.first_head; head < end_head; ++head)
+      members[count++] = {group_view(run.state_layout, run.state, task.batch, head, group), pieces};
+  }
+
+  for (index_t first = keys.begin / kKeyBlock * kKeyBlock; first < keys.end; first += kKeyBlock) {
+    std::optional<KeyBlock> block;  // made when a group needs it: sparse masks skip many
+    for (Member& member : std::span(members).first(count)) {
+      while (!member.pieces.empty() && member.pieces.front().k.end <= first)
+        member.pieces = member.pieces.subspan(1);
+      for (const Piece& piece : member.pieces) {
+        if (piece.k.begin >= first + kKeyBlock) break;
+        if (piece.k.end <= first) continue;
+        if (!block) block.emplace(run, task.batch, task.head_kv, first, thread);
+        block->attend(member.view, piece);
+      }
+    }
+    if (block && thread == 0 && poll) poll();
+  }
+}
+
+}  // namespace
+
+index_t scratch_floats(const HeadShape& shape, DType dtype) {
+  return dtype == DType::f32 ? 0 : kKeyBlock * (shape.head_dim + round_up(shape.head_dim_v, kPanel));
+}
+
+void attend_block(const AttendRun& run, const Poll& poll) {
+  const Deal parts = deal(run);
+  const std::vector<index_t> runs = run.schedule.runs(parts.rows);
+  const index_t heads_kv = run.shape.num_heads_kv;
+  const index_t a_run = run.shape.batch * heads_kv * parts.head_parts;  // tasks of one run of groups
+  parallel_tasks(
+      run.threads, static_cast<index_t>(runs.size()) * a_run,
+      [&](index_t index, int thread) {
+        const index_t part = index % parts.head_parts;
+        const index_t head_kv = index / parts.head_parts % heads_kv;
+        const Task task{.batch = index / parts.head_parts / heads_kv % run.shape.batch,
+                        .head_kv = head_kv,
+                        .first_head = head_kv * run.shape.group() + part * parts.heads,
+                        .first_group = runs[static_cast<std::size_t>(index / a_run)]};
+        run_task(run, parts, task, thread, poll);
+      },
+      poll);
+}
+
+}  // namespace ringattn::cpu

@@ -1,0 +1,32 @@
+// Attention of all local queries over one block, spread over threads.
+#pragma once
+#include <span>
+
+#include "kernels/cpu/packed.h"
+#include "kernels/cpu/schedule.h"
+#include "kernels/cpu/target.h"
+
+namespace ringattn::cpu {
+
+// Floats of scratch that a thread needs to widen one block of 64 keys; 0 for f32, which is used in place.
+index_t scratch_floats(const HeadShape& shape, DType dtype);
+
+struct AttendRun {
+  const Target& target;
+  HeadShape shape;
+  DType dtype;
+  int threads;
+  const StateLayout& state_layout;
+  std::byte* state;
+  const BlockLayout& block_layout;
+  const std::byte* block;
+  index_t k_rows;
+  float* scratch;  // threads x scratch_floats, 64-byte aligned
+  const Schedule& schedule;
+};
+
+// A row's result depends on its own keys and their order alone: not on threads, poll, or how rows are dealt
+// out. Rethrows what `poll` throws; the state is then unusable.
+void attend_block(const AttendRun& run, const Poll& poll);
+
+}  // namespace ringattn::cpu

@@ -1,0 +1,130 @@
+// What happens to rows on their way between the caller's tensors and the packed layouts: widening, turning,
+// scaling, transposing, rounding. Most of it is plain loops that the compiler vectorises for the target.
+#if defined(RINGATTN_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGATTN_CPU_ROWS_INL_H_
+#undef RINGATTN_CPU_ROWS_INL_H_
+#else
+#define RINGATTN_CPU_ROWS_INL_H_
+#endif
+
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "kernels/cpu/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+
+void Widen(const void* from, DType dtype, index_t n, float* to) {
+  if (dtype == DType::f32) {
+    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
+    return;
+  }
+  const auto* bits = static_cast<const std::uint16_t*>(from);
+  index_t i = 0;
+  if (dtype == DType::bf16) {
+    for (; i < n; ++i) to[i] = f32_from_bf16(bits[i]);
+    return;
+  }
+#if RINGATTN_AVX512 || RINGATTN_AVX2
+  // vcvtph2ps is exact, subnormals included, and keeps NaN; Highway's form for other targets does not.
+  const Floats d;
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(bits + i))), d,
+               to + i);
+#endif
+  for (; i < n; ++i) to[i] = f32_from_f16(bits[i]);
+}
+
+void Narrow(const float* from, DType dtype, index_t n, void* to) {
+  if (dtype == DType::f32) {
+    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
+    return;
+  }
+  auto* bits = static_cast<std::uint16_t*>(to);
+  if (dtype == DType::bf16) {
+    for (index_t i = 0; i < n; ++i) bits[i] = bf16_from_f32(from[i]);
+  } else {
+    for (index_t i = 0; i < n; ++i) bits[i] = f16_from_f32(from[i]);
+  }
+}
+
+// (x1, x2) -> (x1 cos - x2 sin, x1 sin + x2 cos) for each pair of the leading `dim` elements
+// (RoFormer, arXiv:2104.09864, eq. 15).
+void Rotate(float* HWY_RESTRICT row, const float* HWY_RESTRICT cos, const float* HWY_RESTRICT sin,
+            index_t dim, bool interleaved) {
+  const index_t pairs = dim / 2;
+  if (interleaved) {
+    for (index_t e = 0; e < pairs; ++e) {
+      const float x1 = row[2 * e], x2 = row[2 * e + 1];
+      row[2 * e] = x1 * cos[e] - x2 * sin[e];
+      row[2 * e + 1] = x1 * sin[e] + x2 * cos[e];
+    }
+  } else {
+    for (index_t e = 0; e < pairs; ++e) {
+      const float x1 = row[e], x2 = row[e + pairs];
+      row[e] = x1 * cos[e] - x2 * sin[e];
+      row[e + pairs] = x1 * sin[e] + x2 * cos[e];
+    }
+  }
+}
+
+// The product is formed in double: a factor that fp32 cannot hold (1e-60) still gives the nearest result.
+void Scale(float* row, index_t n, double factor) {
+  for (index_t i = 0; i < n; ++i) row[i] = static_cast<float>(static_cast<double>(row[i]) * factor);
+}
+
+#if HWY_MAX_BYTES >= 32
+// to[c][r] = from[r][c] of an 8 x 8 block, in registers.
+HWY_INLINE void Transpose8x8(const float* HWY_RESTRICT from, index_t from_stride, float* HWY_RESTRICT to,
+                             index_t to_stride) {
+  const hn::FixedTag<float, 8> d;
+  const hn::RepartitionToWide<decltype(d)> pairs;
+  using Row = hn::Vec<decltype(d)>;
+  Row in[8], mixed[8], quads[8];
+  RINGATTN_UNROLL for (int r = 0; r < 8; ++r) in[r] = hn::LoadU(d, from + r * from_stride);
+  RINGATTN_UNROLL for (int r = 0; r < 8; r += 2) {
+    mixed[r] = hn::InterleaveLower(d, in[r], in[r + 1]);
+    mixed[r + 1] = hn::InterleaveUpper(d, in[r], in[r + 1]);
+  }
+  // Within 128-bit halves: quads[4 g + c] holds column c (and c + 4 in its upper half) of rows 4 g .. 4 g
+  // + 3.
+  RINGATTN_UNROLL for (int g = 0; g < 2; ++g) {
+    RINGATTN_UNROLL for (int h = 0; h < 2; ++h) {
+      const auto upper_rows = hn::BitCast(pairs, mixed[4 * g + h]);
+      const auto lower_rows = hn::BitCast(pairs, mixed[4 * g + 2 + h]);
+      quads[4 * g + 2 * h] = hn::BitCast(d, hn::InterleaveLower(pairs, upper_rows, lower_rows));
+      quads[4 * g + 2 * h + 1] = hn::BitCast(d, hn::InterleaveUpper(pairs, upper_rows, lower_rows));
+    }
+  }
+  RINGATTN_UNROLL for (int c = 0; c < 4; ++c) {
+    hn::StoreU(hn::ConcatLowerLower(d, quads[4 + c], quads[c]), d, to + c * to_stride);
+    hn::StoreU(hn::ConcatUpperUpper(d, quads[4 + c], quads[c]), d, to + (c + 4) * to_stride);
+  }
+}
+#else
+HWY_INLINE void Transpose8x8(const float* HWY_RESTRICT from, index_t from_stride, float* HWY_RESTRICT to,
+                             index_t to_stride) {
+  for (int r = 0; r < 8; ++r)
+    for (int c = 0; c < 8; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+}
+#endif
+
+void RowsToColumns(const float* rows, index_t n, float* to, index_t to_stride) {
+  index_t c = 0;
+  for (; c + 8 <= n; c += 8) Transpose8x8(rows + c, kStageStride, to + c * to_stride, to_stride);
+  for (; c < n; ++c)
+    for (int r = 0; r < 8; ++r) to[c * to_stride + r] = rows[r * kStageStride + c];
+}
+
+void ColumnsToRows(const float* from, index_t from_stride, index_t n, float* rows) {
+  index_t c = 0;
+  for (; c + 8 <= n; c += 8) Transpose8x8(from + c * from_stride, from_stride, rows + c, kStageStride);
+  for (; c < n; ++c)
+    for (int r = 0; r < 8; ++r) rows[r * kStageStride + c] = from[c * from_stride + r];
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard

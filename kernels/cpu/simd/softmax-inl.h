@@ -1,0 +1,103 @@
+// Online softmax on register tiles of scores (Milakov and Gimelshein, arXiv:1805.02867), in units of log2.
+// Lanes are queries, so the maximum and the sum of a row are vertical operations: nothing is ever reduced
+// across lanes, and no row's bits depend on its neighbours.
+#if defined(RINGATTN_CPU_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGATTN_CPU_SOFTMAX_INL_H_
+#undef RINGATTN_CPU_SOFTMAX_INL_H_
+#else
+#define RINGATTN_CPU_SOFTMAX_INL_H_
+#endif
+
+#include "kernels/cpu/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+
+// `shift` may lag behind the true maximum by this much before o and sum are rescaled. Probabilities are then
+// at most 2^16, which costs fp32 no accuracy, and a rescale becomes rare.
+inline constexpr float kLag = 16.0f;
+
+// A strip of a group and how far it has come.
+struct StripView {
+  float* o;        // [dim_v][48], from the strip's first lane
+  float* p;        // [64][48], likewise: probabilities of the block
+  RowState* rows;  // of the whole group
+  int lane;        // first lane of the strip
+  int dim_v;
+  int first_key;  // P rows [first_key, key of the tile) are written
+};
+
+// Raises the maxima of those lanes whose score exceeds their limit, and of no others: a row must not depend
+// on when its neighbours are raised. Rare, so kept out of line.
+HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key) {
+  const Floats d;
+  for (int v = 0; v < kVecs; ++v) {
+    const int lane = strip.lane + v * kLanes;
+    const Vec limit = hn::Load(d, strip.rows->limit + lane);
+    const Vec shift = hn::Load(d, strip.rows->shift + lane);
+    const Vec top = hn::Load(d, tile_max + v * kLanes);
+    const auto raise = hn::Gt(top, limit);  // never for NaN
+    if (hn::AllFalse(d, raise)) continue;
+    // A lane that has seen nothing has o = sum = 0; its old maximum is -inf, which gives the factor 0.
+    const Vec neg_inf = hn::Set(d, kNegInf);
+    const Vec old = hn::IfThenElse(hn::Eq(limit, neg_inf), neg_inf, shift);
+    const Vec factor = hn::IfThenElse(raise, Exp2(hn::Sub(old, top)), hn::Set(d, 1.0f));
+    hn::Store(hn::IfThenElse(raise, top, shift), d, strip.rows->shift + lane);
+    hn::Store(hn::IfThenElse(raise, hn::Add(top, hn::Set(d, kLag)), limit), d, strip.rows->limit + lane);
+    hn::Store(hn::Mul(factor, hn::Load(d, strip.rows->sum + lane)), d, strip.rows->sum + lane);
+    const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
+    for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
+    for (int j = strip.first_key; j < key; ++j) rescale_row(strip.p + j * kGroup + v * kLanes);
+  }
+}
+
+// Sets the scores of pairs that the piece does not show to -inf. `key`: first key of the tile.
+HWY_INLINE void HideTile(const GroupStep& step, int strip_lane, int key, Vec (&s)[kRows][kVecs]) {
+  const Floats d;
+  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+    const int j = key + r;
+    int first = j - step.hi > step.lane_begin ? j - step.hi : step.lane_begin;
+    int last = j - step.lo + 1 < step.lane_end ? j - step.lo + 1 : step.lane_end;
+    if (j < step.key_begin || j >= step.key_end) first = last = 0;
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+      const auto visible = LanesBetween(strip_lane + v * kLanes, first, last);
+      s[r][v] = hn::IfThenElse(visible, s[r][v], hn::Set(d, kNegInf));
+    }
+  }
+}
+
+// Turns a tile of scores into rows key .. key + kRows - 1 of P.
+HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVecs]) {
+  const Floats d;
+  RowState& rows = *strip.rows;
+  Vec top[kVecs];
+  RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+    // Max may lose a NaN. That is harmless: exp2 of the NaN score makes sum and o of its lane NaN.
+    top[v] = s[0][v];
+    RINGATTN_UNROLL for (int r = 1; r < kRows; ++r) top[v] = hn::Max(top[v], s[r][v]);
+  }
+  auto raise = hn::Gt(top[0], hn::Load(d, rows.limit + strip.lane));
+  RINGATTN_UNROLL for (int v = 1; v < kVecs; ++v) {
+    raise = hn::Or(raise, hn::Gt(top[v], hn::Load(d, rows.limit + strip.lane + v * kLanes)));
+  }
+  if (HWY_UNLIKELY(!hn::AllFalse(d, raise))) {
+    alignas(64) float tile_max[kStrip];
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) hn::Store(top[v], d, tile_max + v * kLanes);
+    Rescale(strip, tile_max, key);
+  }
+  RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+    const int lane = strip.lane + v * kLanes;
+    const Vec shift = hn::Load(d, rows.shift + lane);
+    Vec sum = hn::Load(d, rows.sum + lane);
+    RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+      const Vec p = Exp2(hn::Sub(s[r][v], shift));
+      sum = hn::Add(sum, p);
+      hn::Store(p, d, strip.p + (key + r) * kGroup + v * kLanes);
+    }
+    hn::Store(sum, d, rows.sum + lane);
+  }
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard

@@ -1,0 +1,102 @@
+// Vector types, the register tile and exp2 of one instruction set. Every file in this folder is included once
+// for each of them (the guard flips with HWY_TARGET_TOGGLE) and keeps to its own namespace.
+#if defined(RINGATTN_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGATTN_CPU_VECTORS_INL_H_
+#undef RINGATTN_CPU_VECTORS_INL_H_
+#else
+#define RINGATTN_CPU_VECTORS_INL_H_
+#endif
+
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/target.h"
+
+// Loops over registers must disappear: an array of vectors lives in registers only if every index is known.
+#undef RINGATTN_UNROLL
+#define RINGATTN_UNROLL _Pragma("GCC unroll 32")
+
+// Higher targets have lower numbers on x86.
+#undef RINGATTN_AVX2
+#undef RINGATTN_AVX512
+#define RINGATTN_AVX512 (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+#define RINGATTN_AVX2 (HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2)
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Floats = hn::ScalableTag<float>;
+using Ints = hn::RebindToSigned<Floats>;
+using Vec = hn::Vec<Floats>;
+
+inline constexpr int kLanes = static_cast<int>(HWY_LANES(float));
+
+// A register tile is kRows rows (keys for scores, columns of V for the output) by kVecs vectors of queries:
+// 24 accumulators of 32 registers, or 12 of 16.
+#if RINGATTN_AVX512
+inline constexpr int kRows = 8, kVecs = 3;
+#else
+inline constexpr int kRows = 4, kVecs = 3;
+#endif
+// Queries of a tile; a group is one strip of 48 lanes on AVX-512, two of 24 on AVX2.
+inline constexpr int kStrip = kVecs * kLanes;
+inline constexpr int kStrips = kGroup / kStrip;
+static_assert(kGroup % kStrip == 0 && kPanel % kRows == 0);
+
+inline constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+
+// 2^f for f in [-1/2, 1/2]: minimax polynomial of degree 5, relative error 2.1e-7.
+HWY_INLINE Vec Exp2Fraction(Vec f) {
+  const Floats d;
+  Vec p = hn::Set(d, 0.0013276472f);
+  p = hn::MulAdd(p, f, hn::Set(d, 0.00967554133f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.0555071327f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.240221197f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.693146967f));
+  return hn::MulAdd(p, f, hn::Set(d, 1.00000007f));
+}
+
+// 2^x for x <= 127. Exactly 0 for -inf, NaN for NaN. Below -126 the result may be 0 or denormal.
+HWY_INLINE Vec Exp2(Vec x) {
+#if RINGATTN_AVX512
+  // vscalefps multiplies by a power of two with any exponent, and vscalefps(NaN, -inf) is +0: so x = -inf,
+  // whose fraction is -inf - -inf = NaN, needs no care.
+  const Vec whole = hn::Round(x);
+  return Vec{_mm512_scalef_ps(Exp2Fraction(hn::Sub(x, whole)).raw, whole.raw)};
+#else
+  const Floats d;
+  // The factor 2^-127 has the bit pattern of 0: the clamp makes -inf, and all below -126.5, exactly 0.
+  const Vec lowest = hn::Set(d, -127.0f);
+#if RINGATTN_AVX2
+  x = hn::Max(lowest, x);  // vmaxps returns its second operand if either is NaN; other targets' Max may not
+#else
+  x = hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
+#endif
+  // Adding 1.5 * 2^23 + 127 leaves round(x) + 127 in the low bits of the mantissa; shifted to the exponent's
+  // place they are 2^round(x).
+  const Vec magic = hn::Set(d, 12582912.0f + 127.0f);
+  const Vec shifted = hn::Add(x, magic);
+  const Vec fraction = hn::Sub(x, hn::Sub(shifted, magic));
+  const Vec power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(Ints(), shifted)));
+  return hn::Mul(Exp2Fraction(fraction), power);
+#endif
+}
+
+// Lanes [first, last) of the `kLanes` lanes that start at lane `start`.
+HWY_INLINE hn::Mask<Floats> LanesBetween(int start, int first, int last) {
+  alignas(64) static constexpr std::int32_t kIota[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                         8, 9, 10, 11, 12, 13, 14, 15};
+  static_assert(kLanes <= 16);
+  const Ints d;
+  // Not hn::Iota with a run-time base, which g++ sends through the stack.
+  const auto lane = hn::Load(d, kIota);
+  const auto inside = hn::AndNot(hn::VecFromMask(d, hn::Lt(lane, hn::Set(d, first - start))),
+                                 hn::VecFromMask(d, hn::Lt(lane, hn::Set(d, last - start))));
+  return hn::RebindMask(Floats(), hn::MaskFromVec(inside));
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard

@@ -1,0 +1,90 @@
+// Compiles the SIMD code once for every instruction set and lists the results. Built without -march:
+// Highway sets the instruction set by attributes, so that nothing else of the program depends on it.
+
+// Half the build time for no machine of interest: what has SSE4 and no AVX2 is slow whatever we do. Bits 4
+// and 6 are AVX-512 variants of later Highway versions, which gain nothing here. Arrays of vectors rule out
+// SVE.
+#define HWY_DISABLED_TARGETS                                                                         \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | (1LL << 4) | (1LL << 6) | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | \
+   HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/targets.cpp"
+#include "hwy/foreach_target.h"  // includes this file again for each instruction set; stays before highway.h
+#include "hwy/highway.h"
+#include "kernels/cpu/target.h"
+
+#include "kernels/cpu/simd/attend-inl.h"
+#include "kernels/cpu/simd/checks-inl.h"
+#include "kernels/cpu/simd/rows-inl.h"
+
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "fast-math removes the rules for NaN and -inf that this kernel keeps (case A11)"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+
+const Target& ThisTarget() {
+  static const Target target{
+      .name = hwy::TargetName(HWY_TARGET),
+      .attend = Attend,
+      .all_finite = AllFinite,
+      .widen = Widen,
+      .narrow = Narrow,
+      .rotate = Rotate,
+      .scale = Scale,
+      .rows_to_columns = RowsToColumns,
+      .columns_to_rows = ColumnsToRows,
+      .fma_chains = FmaChains,
+      .fma_flops = kFmaFlops,
+      .exp2 = Exp2Array,
+      .self_test = SelfTest,
+  };
+  return target;
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE  // the last inclusion, which is the baseline that every machine of this architecture runs
+#include <algorithm>
+#include <vector>
+
+#include "src/error.h"
+
+namespace ringattn::cpu {
+namespace {
+
+std::vector<const Target*> supported_targets() {
+  std::vector<const Target*> list;
+  [[maybe_unused]] const std::int64_t supported = hwy::SupportedTargets();
+#if (HWY_TARGETS & HWY_AVX3) && HWY_STATIC_TARGET != HWY_AVX3
+  if (supported & HWY_AVX3) list.push_back(&N_AVX3::ThisTarget());
+#endif
+#if (HWY_TARGETS & HWY_AVX2) && HWY_STATIC_TARGET != HWY_AVX2
+  if (supported & HWY_AVX2) list.push_back(&N_AVX2::ThisTarget());
+#endif
+  list.push_back(&HWY_NAMESPACE::ThisTarget());
+  return list;
+}
+
+}  // namespace
+
+std::span<const Target* const> targets() {
+  static const std::vector<const Target*> list = supported_targets();
+  return list;
+}
+
+const Target& target_named(const std::string& isa) {
+  if (isa == "auto") return *targets().front();
+  std::string allowed = "auto";
+  for (const Target* target : targets()) {
+    if (isa == target->name) return *target;
+    allowed += std::string(", ") + target->name;
+  }
+  throw UsageError("isa: '" + isa + "' is not an instruction set of this build and machine; allowed are " +
+                   allowed);
+}
+
+}  // namespace ringattn::cpu
+#endif

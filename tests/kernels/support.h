@@ -1,0 +1,97 @@
+// Problems for kernels: tensors, tiles, a kernel run from load to finish on poisoned outputs, and what to
+// compare it with.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace ringattn::test {
+
+// A dense [batch, rows, heads, dim] array of any dtype.
+struct Tensor {
+  DType dtype = DType::f32;
+  std::array<index_t, 4> shape{};
+  std::vector<std::byte> bytes;
+
+  Tensor(DType dtype, std::array<index_t, 4> shape);
+  std::size_t size() const { return bytes.size() / size_of(dtype); }
+  double get(std::size_t i) const;
+  void set(std::size_t i, double value);  // rounded to nearest
+  std::size_t index(index_t b, index_t row, index_t head, index_t e) const;
+  ConstTensorView view() const { return dense_view(bytes.data(), dtype, shape); }
+  TensorView view() { return dense_view(bytes.data(), dtype, shape); }
+  std::vector<double> doubles() const;
+};
+
+// Normally distributed with that standard deviation; the same for the same seed on every machine.
+Tensor random_tensor(DType dtype, std::array<index_t, 4> shape, unsigned seed, double deviation = 1);
+Tensor filled(DType dtype, std::array<index_t, 4> shape, double value);
+// v[b][j][h][0] = j, other components 0.
+Tensor key_indices(DType dtype, std::array<index_t, 4> shape);
+// Generator G of the fault cases (t = 0 q, 1 k, 2 v): multiples of 1/64, exact in every dtype.
+Tensor generated(int t, DType dtype, std::array<index_t, 4> shape);
+
+struct Problem {
+  HeadShape shape;
+  DType dtype = DType::f32;
+  index_t q_rows = 0, k_rows = 0;
+  double scale = 1;
+  std::vector<Tile> tiles;
+  Rotation q_rotation, k_rotation;
+
+  std::array<index_t, 4> q_shape() const { return {shape.batch, q_rows, shape.num_heads, shape.head_dim}; }
+  std::array<index_t, 4> k_shape() const { return {shape.batch, k_rows, shape.num_heads_kv, shape.head_dim}; }
+  std::array<index_t, 4> v_shape() const {
+    return {shape.batch, k_rows, shape.num_heads_kv, shape.head_dim_v};
+  }
+  std::array<index_t, 4> out_shape() const {
+    return {shape.batch, q_rows, shape.num_heads, shape.head_dim_v};
+  }
+  bool visible(index_t i, index_t j) const;
+};
+
+std::vector<Tile> full_tiles(index_t q_rows, index_t k_rows);
+std::vector<Tile> causal_tiles(index_t q_rows, index_t k_rows);  // aligned at the end
+std::vector<Tile> window_tiles(index_t q_rows, index_t k_rows, index_t left, index_t right);
+
+struct Inputs {
+  Tensor q, k, v;
+};
+Inputs random_inputs(const Problem& problem, unsigned seed, double deviation = 1);
+Inputs generated_inputs(const Problem& problem);
+
+struct Result {
+  Tensor out;
+  std::vector<float> lse;  // [batch, heads, q_rows]
+};
+bool same_bits(const Result& a, const Result& b);
+
+// load_queries, then load_block and attend for keys [0, splits[0]), [splits[0], splits[1]), ..., finish into
+// buffers full of NaN.
+Result run(Kernel& kernel, const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
+           const ConstTensorView& v, const std::vector<index_t>& splits = {}, const Poll& poll = {});
+Result run(Kernel& kernel, const Problem& problem, const Inputs& inputs,
+           const std::vector<index_t>& splits = {});
+KernelConfig config_of(const Problem& problem, const std::string& isa = "auto", int threads = 1);
+Result run_cpu(const Problem& problem, const Inputs& inputs, const std::string& isa = "auto",
+               const std::vector<index_t>& splits = {}, int threads = 1);
+
+// The tiles as seen by a block that holds keys [begin, end).
+std::vector<Tile> tiles_of_keys(const std::vector<Tile>& tiles, index_t begin, index_t end);
+
+struct Answer {
+  std::vector<double> out, lse;
+};
+Answer oracle(const Problem& problem, const Inputs& inputs);  // reference_attention
+
+// Asserts that out and lse are the oracle's: NaN, infinity and -inf in the same places, errors at most twice
+// those of a naive implementation in the same dtype, plus a floor.
+void expect_accurate(const Result& result, const Problem& problem, const Inputs& inputs);
+
+// Rotation by angles position(row) / base^(2p / dim), cos and sin in double.
+Rotation test_rotation(index_t dim, bool interleaved, index_t first_position, double base = 10000);
+
+}  // namespace ringattn::test
