@@ -66,7 +66,7 @@ LayoutKind layout_from_name(std::string_view s) {
   for (const auto k : {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped}) {
     if (s == name_of(k)) return k;
   }
-  refuse("layout", "'" + std::string(s) + "'", "allowed are contiguous, zigzag and striped");
+  refuse("layout", quoted(s), "allowed are contiguous, zigzag and striped");
 }
 
 Layout::Layout(LayoutKind kind, index_t seqlen, Shards segments) : kind_(kind), seqlen_(seqlen), first_{0} {

@@ -15,18 +15,20 @@ void check_lengths(index_t seqlen_q, index_t seqlen_k) {
   require_between("seqlen_k", seqlen_k, 0, kMaxSeqlen);
 }
 
-std::string text_of(const Window& w) { return std::to_string(w.left) + "," + std::to_string(w.right); }
+std::string text_of(const Window& w) {
+  return std::string("(").append(std::to_string(w.left)) + "," + std::to_string(w.right) + ")";
+}
 
 void check_window(const Window& w) {
   if (w.left < -1 || w.right < -1) {
-    refuse("window", "(" + text_of(w) + ")", "left and right are -1 (no limit), 0 or more keys");
+    refuse("window", text_of(w), "left and right are -1 (no limit), 0 or more keys");
   }
 }
 
 std::string name_of(const Window& w) {
   if (w == Window{-1, -1}) return "full";
   if (w == Window{-1, 0}) return "causal";
-  return "window(" + text_of(w) + ")";
+  return "window" + text_of(w);
 }
 
 // What the queries q see of the keys k through a window that is aligned at the end of both. The shift between

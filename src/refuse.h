@@ -2,6 +2,7 @@
 #pragma once
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "src/error.h"
 #include "src/types.h"
@@ -13,6 +14,9 @@ namespace ringattn {
                                 const std::string& allowed) {
   throw UsageError(name + " is " + value + "; " + allowed);
 }
+
+// 'value' in quotation marks. (Appending, because g++ 12 warns wrongly about "'" + string, GCC bug 105651.)
+inline std::string quoted(std::string_view value) { return std::string("'").append(value).append("'"); }
 
 inline void require_between(const std::string& name, index_t value, index_t least, index_t most) {
   if (least <= value && value <= most) return;

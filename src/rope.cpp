@@ -44,7 +44,7 @@ Rope::Pairing pairing_from_name(std::string_view s) {
   for (const auto p : {Rope::Pairing::none, Rope::Pairing::half, Rope::Pairing::interleaved}) {
     if (s == name_of(p)) return p;
   }
-  refuse("rope", "'" + std::string(s) + "'", "allowed are none, half and interleaved");
+  refuse("rope", quoted(s), "allowed are none, half and interleaved");
 }
 
 index_t rotary_dim(const Rope& rope, index_t head_dim) {

@@ -47,7 +47,7 @@ DType dtype_from_name(std::string_view s) {
   for (const DType t : {DType::f32, DType::bf16, DType::f16}) {
     if (s == name_of(t)) return t;
   }
-  refuse("dtype", "'" + std::string(s) + "'", "allowed are f32, bf16 and f16");
+  refuse("dtype", quoted(s), "allowed are f32, bf16 and f16");
 }
 
 index_t visible_pairs(const Tile& t) {
