@@ -58,6 +58,7 @@ void check_view(const char* name, const ConstTensorView& view, const std::array<
 // Two elements of an output must not share a place.
 template <class View>
 void check_writable(const char* name, const View& view) {
+  if (std::ranges::find(view.shape, 0) != view.shape.end()) return;
   for (std::size_t i = 0; i < view.shape.size(); ++i)
     if (view.shape[i] > 1 && view.stride[i] == 0)
       throw UsageError(std::string(name) + " has stride 0 along dimension " + std::to_string(i) +

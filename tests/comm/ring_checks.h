@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 
 #include "comm/communicator.h"
@@ -43,6 +44,11 @@ std::string comm_error_of(Body&& body) {
   }
   ADD_FAILURE() << "no CommError was thrown";
   return {};
+}
+
+// "... timed out after T s ...": the time differs from run to run.
+inline std::string without_time(const std::string& text) {
+  return std::regex_replace(text, std::regex("after [0-9]+\\.[0-9] s"), "after T s");
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "comm/threads.h"
+#include "kernels/reference/attention.h"
 #include "tests/support/narrow.h"
 
 namespace ringattn::test {
@@ -50,10 +51,11 @@ Inputs rotated(const Problem& p, const Inputs& in) {
   return turned;
 }
 
-// One row of attention; `round_score` and the others say how each intermediate result is stored.
-using Round = std::function<double(double)>;
-void attend_row(const Problem& p, const Inputs& in, const Visible& visible, index_t b, index_t i, index_t h,
-                const Round& score_as, const Round& weight_as, const Round& sum_as, Answer& answer) {
+double fp32(double x) { return static_cast<double>(static_cast<float>(x)); }
+
+// One row of the textbook: scores and weights are stored in the problem's dtype, sums in fp32.
+void naive_row(const Problem& p, const Inputs& in, const Visible& visible, index_t b, index_t i, index_t h,
+               Answer& answer) {
   const index_t kv = h / (p.shape.num_heads / p.shape.num_heads_kv);
   std::vector<double> score(static_cast<std::size_t>(p.seqlen_k()));
   double highest = -std::numeric_limits<double>::infinity();
@@ -62,8 +64,8 @@ void attend_row(const Problem& p, const Inputs& in, const Visible& visible, inde
     if (!visible(i, j)) continue;
     double s = 0;
     for (index_t d = 0; d < p.shape.head_dim; ++d)
-      s = sum_as(s + sum_as(in.q.at(b, i, h, d) * in.k.at(b, j, kv, d)));
-    s = score_as(s * p.scale());
+      s = fp32(s + fp32(in.q.at(b, i, h, d) * in.k.at(b, j, kv, d)));
+    s = stored(s * p.scale(), p.dtype);
     score[static_cast<std::size_t>(j)] = s;
     nan = nan || std::isnan(s);
     highest = std::max(highest, s);
@@ -77,23 +79,12 @@ void attend_row(const Problem& p, const Inputs& in, const Visible& visible, inde
   for (index_t j = 0; j < p.seqlen_k(); ++j) {
     if (!visible(i, j)) continue;
     const double e = std::exp(score[static_cast<std::size_t>(j)] - highest);
-    sum = sum_as(sum + sum_as(e));
+    sum = fp32(sum + fp32(e));
     for (std::size_t d = 0; d < o.size(); ++d)
-      o[d] = sum_as(o[d] + sum_as(weight_as(e) * in.v.at(b, j, kv, static_cast<index_t>(d))));
+      o[d] = fp32(o[d] + fp32(stored(e, p.dtype) * in.v.at(b, j, kv, static_cast<index_t>(d))));
   }
   for (std::size_t d = 0; d < o.size(); ++d) answer.out.at(b, i, h, static_cast<index_t>(d)) = o[d] / sum;
   if (!nan) lse = highest + std::log(sum);
-}
-
-Answer attend(const Problem& p, const Inputs& in, const Visible& visible, const Round& score_as,
-              const Round& weight_as, const Round& sum_as) {
-  Answer answer = empty_answer(p);
-  std::fill(answer.out.data.begin(), answer.out.data.end(), 0.0);
-  for (index_t b = 0; b < p.shape.batch; ++b)
-    for (index_t i = 0; i < p.seqlen_q(); ++i)
-      for (index_t h = 0; h < p.shape.num_heads; ++h)
-        attend_row(p, in, visible, b, i, h, score_as, weight_as, sum_as, answer);
-  return answer;
 }
 
 // The rows of one shard, in the dtype, dense.
@@ -156,18 +147,26 @@ Inputs mean_inputs(const Problem& problem) {
 }
 
 Answer oracle(const Problem& problem, const Inputs& in, const Visible& visible) {
-  const Round exact = [](double x) { return x; };
-  return attend(problem, rotated(problem, in), visible, exact, exact, exact);
+  const Inputs turned = rotated(problem, in);
+  auto [out, lse] =
+      reference_attention(problem.heads(), problem.seqlen_q(), problem.seqlen_k(), problem.scale(), visible,
+                          turned.q.data, turned.k.data, turned.v.data);
+  Answer answer = empty_answer(problem);
+  answer.out.data = std::move(out);
+  answer.lse = std::move(lse);
+  return answer;
 }
 
-Answer naive(const Problem& problem, const Inputs& in, const Visible& visible) {
-  const Round dtype = [t = problem.dtype](double x) { return stored(x, t); };
-  const Round fp32 = [](double x) { return static_cast<double>(static_cast<float>(x)); };
-  Inputs turned = rotated(problem, in);
+Answer naive(const Problem& p, const Inputs& in, const Visible& visible) {
+  Inputs turned = rotated(p, in);
   for (Tensor* t : {&turned.q, &turned.k})
-    for (double& x : t->data) x = dtype(x);
-  Answer answer = attend(problem, turned, visible, dtype, dtype, fp32);
-  for (double& x : answer.out.data) x = dtype(x);
+    for (double& x : t->data) x = stored(x, p.dtype);
+  Answer answer = empty_answer(p);
+  std::fill(answer.out.data.begin(), answer.out.data.end(), 0.0);
+  for (index_t b = 0; b < p.shape.batch; ++b)
+    for (index_t i = 0; i < p.seqlen_q(); ++i)
+      for (index_t h = 0; h < p.shape.num_heads; ++h) naive_row(p, turned, visible, b, i, h, answer);
+  for (double& x : answer.out.data) x = stored(x, p.dtype);
   for (double& x : answer.lse) x = fp32(x);
   return answer;
 }
