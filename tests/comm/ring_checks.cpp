@@ -117,7 +117,9 @@ std::string without_time(std::string text) {
   if (at == std::string::npos) return text;
   const std::size_t begin = at + before.size(), end = text.find_first_not_of("0123456789.", begin);
   if (end == std::string::npos || text.compare(end, unit.size(), unit) != 0) return text;
-  return text.replace(begin, end - begin, "T");
+  text.erase(begin, end - begin);
+  text.insert(begin, 1, 'T');
+  return text;
 }
 
 }  // namespace ringattn::test
