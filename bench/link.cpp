@@ -1,8 +1,8 @@
 // The ring's link alone, under mpirun: what a bare shift costs. See "Link" in bench/README.md.
 //
-//   ringattn_link chunks [MiB]    bandwidth by chunk size and chunks in flight
-//   ringattn_link overlap [MiB]   time in wait() after 20 ms of work, with and without test() in between
-//   ringattn_link huge            one block of 2^31 + 4096 bytes, checked (case A21)
+//   bench_link chunks [MiB]    bandwidth by chunk size and chunks in flight
+//   bench_link overlap [MiB]   time in wait() after 20 ms of work, with and without test() in between
+//   bench_link huge            one block of 2^31 + 4096 bytes, checked (case A21)
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -145,7 +145,7 @@ bool run(const std::vector<std::string_view>& arguments, bool print) {
   const std::string_view what = arguments.empty() ? "" : arguments[0];
   if (what == "huge" && arguments.size() == 1) return huge(print);
   if ((what != "chunks" && what != "overlap") || arguments.size() > 2) {
-    throw UsageError("usage: ringattn_link chunks [MiB] | overlap [MiB] | huge");
+    throw UsageError("usage: bench_link chunks [MiB] | overlap [MiB] | huge");
   }
   const std::size_t bytes = arguments.size() > 1 ? mebibytes(arguments[1]) : 32 * kMiB;
   what == "chunks" ? chunks(bytes, print) : overlap(bytes, print);
@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   try {
     code = run({argv + 1, argv + argc}, rank == 0) ? 0 : 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ringattn_link: rank %d: %s\n", rank, error.what());
+    std::fprintf(stderr, "bench_link: rank %d: %s\n", rank, error.what());
     MPI_Abort(MPI_COMM_WORLD, dynamic_cast<const UsageError*>(&error) != nullptr ? 2 : 4);
   }
   MPI_Finalize();

@@ -42,6 +42,7 @@ class LateShift final : public Shift {
     start_if_due();
   }
 
+  // Only asks the clock before the start: a poll between tiles must not sleep.
   bool test() override { return start_if_due() && shift_->test(); }
 
   void wait(Deadline deadline) override {
@@ -71,7 +72,7 @@ class LateShift final : public Shift {
   std::unique_ptr<Shift> shift_;
 };
 
-// Never touches the communicator below.
+// Never touches the communicator below, so that its peers see what they see of a rank that stands still.
 class VanishedShift final : public Shift {
  public:
   VanishedShift(std::shared_ptr<Communicator> comm, int hop, std::size_t to_next, std::size_t from_prev)
@@ -130,6 +131,7 @@ class Faulty final : public Communicator {
           return std::make_unique<VanishedShift>(inner_, hop, to_next.size(), from_prev.size());
       }
     }
+    // The usual case stays what it was without this decorator.
     if (!touched) return inner_->shift(hop, to_next, from_prev);
     changed.resize(std::min(changed.size(), to_next.size()));  // truncated after it was copied
     if (!changed.empty()) flip_one_bit(changed);

@@ -38,7 +38,7 @@ class MpiCommunicator final : public Communicator {
     if (!end_->failure.empty()) throw CommError(failed_before_text(end_->rank, hop, end_->failure));
     if (end_->running_hop) throw UsageError(busy_text(end_->rank, hop, *end_->running_hop));
     auto shift = std::make_unique<MpiShift>(end_, hop, to_next, from_prev);
-    end_->running_hop = hop;
+    end_->running_hop = hop;  // before start(): if it throws, the shift's destructor clears it
     shift->start();
     end_->sent.bytes += to_next.size();
     end_->sent.messages += to_next.empty() ? 0 : 1;
@@ -48,6 +48,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                  Deadline deadline) override {
     if (!end_->failure.empty()) throw CommError(end_->failure);
+    // A gather that failed on one rank has left messages on the others' way.
     try {
       return gather(*end_, mine, deadline);
     } catch (const CommError& error) {
@@ -56,6 +57,8 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
+  // MPI_Abort on the duplicate ends the whole job in Open MPI, also from a sub-communicator: what one rank
+  // cannot do, nobody should wait for.
   void abort(int exit_code, const std::string& why) noexcept override {
     print_last_words(end_->rank, why);
     if (mpi_is_running()) MPI_Abort(end_->comm.get(), exit_code);

@@ -9,8 +9,9 @@
 namespace ringattn {
 
 struct MpiOptions {
-  // Blocks travel in chunks of this many bytes (1 .. 2^31-1). Chunks that stay in cache have twice the
-  // bandwidth of one large message on shared memory; see bench/README.md.
+  // Blocks travel in chunks of this many bytes (1 .. 2^31-1): small enough for an int count, and for a test()
+  // between tiles that does not copy a whole block. Bandwidth does not depend on it from 256 KiB up, see
+  // "Link" in bench/README.md.
   std::size_t chunk_bytes = std::size_t{2} << 20;
   // Chunks under way at once in each direction (1 or more). Memory does not depend on it.
   int chunks_in_flight = 4;

@@ -26,6 +26,8 @@ void check_initialised() {
   }
 }
 
+// All that can be wrong is found before anything collective, so that a rank that throws leaves no peer
+// waiting in MPI_Comm_dup: they throw as well, since options are the same everywhere.
 MPI_Comm usable(MPI_Comm original, const MpiOptions& options) {
   check_initialised();
   if (options.chunk_bytes < 1 || options.chunk_bytes > INT_MAX) {
@@ -43,6 +45,7 @@ MPI_Comm usable(MPI_Comm original, const MpiOptions& options) {
   return original;
 }
 
+// Asks every request, also after one that is pending: each question moves all of them.
 bool all_ended(std::span<MPI_Request> requests) {
   int done = 1;
   for (MPI_Request& request : requests) {
@@ -76,6 +79,7 @@ MpiEndpoint::MpiEndpoint(MPI_Comm original, const MpiOptions& wanted)
     : comm(usable(original, wanted)), options(wanted) {
   check_mpi(MPI_Comm_rank(comm.get(), &rank), "make_mpi_communicator", "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm.get(), &size), "make_mpi_communicator", "MPI_Comm_size");
+  // The standard hangs this attribute on MPI_COMM_WORLD, not on duplicates.
   int* bound = nullptr;
   int known = 0;
   check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &known), "make_mpi_communicator",
@@ -101,6 +105,7 @@ void withdraw(std::span<MPI_Request> receives, std::span<MPI_Request> sends) noe
   for (MPI_Request& request : receives) {
     if (request != MPI_REQUEST_NULL) MPI_Cancel(&request);
   }
+  // A receive that has met its message cannot be cancelled any more; memory it writes to must outlive it.
   const Deadline limit = Clock::now() + kMomentToEnd;
   while (true) {
     const bool ended = all_ended(receives) && all_ended(sends);

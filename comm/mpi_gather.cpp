@@ -41,6 +41,7 @@ class Exchange {
     }
   }
 
+  // MPI_Testall ends all requests or none, so after a deadline the ones still pending can be told apart.
   bool advance() {
     int received = received_ ? 1 : 0, sent = 0;
     if (received == 0) {
@@ -66,6 +67,7 @@ class Exchange {
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   std::size_t ranks() const { return at(end_.size); }
 
+  // MPI_Request_get_status leaves the request as it is, for the destructor to withdraw.
   static bool pending(MPI_Request request) {
     int done = 1;
     if (request != MPI_REQUEST_NULL) MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE);
@@ -134,6 +136,7 @@ std::vector<std::vector<std::byte>> gather(const MpiEndpoint& end, std::span<con
   const std::vector<std::uint64_t> sizes = call_the_roll(end, mine.size(), began, deadline);
   check_total(end, sizes);
 
+  // Declared before the exchange, whose destructor ends the receives into them.
   std::vector<std::vector<std::byte>> blobs(sizes.begin(), sizes.end());
   Exchange exchange(end, kBlobTag);
   exchange.start(mine, {blobs.begin(), blobs.end()});

@@ -50,6 +50,7 @@ void MpiShift::check(int code, const char* call) const {
 
 bool MpiShift::test() {
   if (done_) return true;
+  // A failure is final: whoever asks again hears of it again, and nobody takes a half block for a whole one.
   if (!end_->failure.empty()) throw CommError(end_->failure);
   try {
     done_ = advance();
@@ -70,9 +71,9 @@ void MpiShift::wait(Deadline deadline) {
   throw CommError(end_->failure);
 }
 
-// The directions take turns, a chunk at a time. A loop that first drains one of them keeps the other still for
-// as long as the peer keeps up, and halves the bandwidth (2.2 instead of 3.8 GB/s, see bench/README.md). At
-// most a window of chunks a call, so that a kernel that polls gets back to its tiles.
+// The directions take turns, a chunk at a time. A loop that first drains one of them keeps the other still
+// for as long as the peer keeps up, and halves the bandwidth (2.2 instead of 3.8 GB/s, see bench/README.md).
+// At most a window of chunks a call, so that a kernel that polls gets back to its tiles.
 bool MpiShift::advance() {
   for (int turn = 0; turn < end_->options.chunks_in_flight; ++turn) {
     const bool received = accept() && in_.step();
@@ -97,6 +98,7 @@ bool MpiShift::accept() {
   return true;
 }
 
+// The hop comes first: a block of another hop is often of another size, too, and the hop is the reason.
 void MpiShift::check_header() const {
   if (header_in_.hop != header_out_.hop) {
     throw CommError(hop_text(end_->rank, hop_, previous_, static_cast<int>(header_in_.hop)));
@@ -112,11 +114,12 @@ void MpiShift::check_header() const {
   }
 }
 
+// A small block may count as taken although its receiver stands still: MPI has buffered it.
 std::string MpiShift::timeout(Clock::duration waited) const {
   std::optional<PendingTransfer> receive, send;
   if (!in_.done()) receive = {.peer = previous_, .bytes = in_.size(), .moved = in_.moved()};
-  const bool header_left = header_send_ == MPI_REQUEST_NULL;
-  if (!out_.done() || !header_left) send = {.peer = next_, .bytes = out_.size(), .moved = out_.moved()};
+  const bool header_taken = header_send_ == MPI_REQUEST_NULL;
+  if (!out_.done() || !header_taken) send = {.peer = next_, .bytes = out_.size(), .moved = out_.moved()};
   return timeout_text(end_->rank, hop_, waited, receive, send);
 }
 

@@ -13,9 +13,9 @@ namespace ringattn {
 // Byte is `const std::byte` for a block that is sent and `std::byte` for one that is received.
 //
 // Messages between two ranks with one tag do not overtake each other, so chunk i of the sender always meets
-// receive i, whatever the sizes of the two windows. The oldest request is asked first and alone: as it ends,
-// the next chunk is posted in its place. A chunk is small enough to stay in cache between the copy in and
-// the first use, and a window of them keeps the peer busy while this rank computes a tile.
+// receive i, whatever the sizes of the two windows. So only the oldest request needs to be asked, and as it
+// ends the next chunk is posted in its place; the others in the window keep the peer busy while this rank
+// computes a tile.
 template <class Byte>
 class ChunkStream {
  public:
@@ -23,7 +23,8 @@ class ChunkStream {
   ChunkStream(const MpiEndpoint& endpoint, int hop, std::span<Byte> block, int peer);
 
   void start();  // posts the first chunks
-  // True if a chunk has ended; the next one is posted then. Throws CommError, also on a chunk of a wrong size.
+  // True if a chunk has ended; the next one is posted then. Throws CommError, also on a chunk of a wrong
+  // size.
   bool step();
   bool done() const { return ended_ == chunks_.count(); }
   std::size_t size() const { return block_.size(); }

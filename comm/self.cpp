@@ -9,6 +9,7 @@
 namespace ringattn {
 namespace {
 
+// Shared with the running shift, which may outlive the communicator on the way out of an error.
 struct SelfState {
   SentCount sent;
   std::optional<std::string> aborted;
@@ -32,6 +33,7 @@ class SelfShift final : public Shift {
     if (to_next_.size() != from_prev_.size()) {
       throw CommError(size_text(0, hop_, 0, to_next_.size(), from_prev_.size()));
     }
+    // memmove, since a caller may well pass one block as both.
     if (!done_ && !to_next_.empty()) std::memmove(from_prev_.data(), to_next_.data(), to_next_.size());
     done_ = true;
     state_->running_hop.reset();

@@ -65,7 +65,9 @@ class ThreadShift final : public Shift {
     end_->group->changed.notify_all();
   }
 
-  // After an error the block sent goes back to the caller: wait until nobody reads it any more.
+  // Peers are not told that this rank has given up: if it failed, its own error is the one to report, and
+  // theirs would race with it (see run_thread_ranks). After an error the block sent goes back to the caller:
+  // wait until nobody reads it any more.
   ~ThreadShift() override {
     if (done_) return;
     std::unique_lock lock(end_->group->mutex);
@@ -86,6 +88,7 @@ class ThreadShift final : public Shift {
     return advance(lock, kBytesPerTest);
   }
 
+  // Sleeps whenever neither direction can move; whoever changes something in the group wakes all.
   void wait(Deadline deadline) override {
     if (done_) return;
     const Deadline start = Clock::now();
@@ -121,6 +124,8 @@ class ThreadShift final : public Shift {
     return done_;
   }
 
+  // The receiver copies straight from the sender's block, without the lock: a copy takes milliseconds, and
+  // other ranks share the lock. Meanwhile being_copied keeps the sender from giving the block up.
   void receive(std::unique_lock<std::mutex>& lock, std::size_t limit) {
     std::optional<Offer>& offer = theirs();
     if (received_ == from_prev_.size() || !offer || offer->recalled || end_->group->aborted) return;
@@ -138,7 +143,7 @@ class ThreadShift final : public Shift {
     if (offer->recalled || received_ == from_prev_.size()) end_->group->changed.notify_all();
   }
 
-  // A wrong block is an error on both sides, at once.
+  // A wrong block is an error on both sides, at once: the sender would only wait for its deadline.
   void check(Offer& offer) {
     const int me = end_->rank, from = end_->previous();
     std::string why;

@@ -27,10 +27,12 @@ class ThrottledShift final : public Shift {
   ThrottledShift(std::unique_ptr<Shift> inner, Deadline arrival, std::size_t bytes, std::string where)
       : inner_(std::move(inner)), arrival_(arrival), bytes_(bytes), where_(std::move(where)) {}
 
+  // Asks below even while the link holds the block back: the bytes travel meanwhile.
   bool test() override { return inner_->test() && Clock::now() >= arrival_; }
 
   void wait(Deadline deadline) override {
     const Deadline start = Clock::now();
+    // Both must be over, in either order; the peers' time is waited for first, since only that can fail.
     inner_->wait(deadline);
     std::this_thread::sleep_until(std::min(arrival_, deadline));
     if (Clock::now() >= arrival_) return;

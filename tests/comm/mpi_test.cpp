@@ -1,7 +1,11 @@
 // The ring over MPI at any number of ranks.
 #include "comm/mpi.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "comm/last_words.h"
+#include "comm/throttled.h"
 #include "tests/comm/pattern.h"
 #include "tests/comm/ring_checks.h"
 
@@ -119,6 +123,16 @@ TEST(Mpi, GatherDuringAShift) {
   check_all_gather(*comm);
   shift->wait(soon());
   EXPECT_TRUE(got == pattern(1'000'000, previous_rank(comm->rank(), comm->size()), 0));
+}
+
+TEST(Mpi, ThrottledLinkBringsTheSameBytes) {
+  const auto comm = make_throttled(make_mpi_communicator(MPI_COMM_WORLD), {.latency_us = 2000});
+  EXPECT_EQ(comm->name(), "throttled(mpi)");
+  const Deadline start = Clock::now();
+  check_equal_sizes(*comm);
+  // Every size but 0 takes the latency.
+  EXPECT_GE(Clock::now() - start, (kSizes.size() - 1) * std::chrono::milliseconds(2));
+  check_all_gather(*comm);
 }
 
 TEST(Mpi, OptionsOutOfRangeAreNamed) {
