@@ -2,6 +2,7 @@
 // balance of a whole ring, and the check of a long list of tiles.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -37,16 +37,15 @@ void ChunkStream<Byte>::post_next() {
 }
 
 template <class Byte>
-bool ChunkStream<Byte>::advance() {
-  while (!done()) {
-    int ended = 0;
-    MPI_Status status;
-    check(MPI_Test(&window_[ended_ % window_.size()], &ended, &status), "MPI_Test");
-    if (ended == 0) return false;
-    if constexpr (!std::is_const_v<Byte>) check_size(status);
-    ++ended_;
-    if (posted_ < chunks_.count()) post_next();
-  }
+bool ChunkStream<Byte>::step() {
+  if (done()) return false;
+  int ended = 0;
+  MPI_Status status;
+  check(MPI_Test(&window_[ended_ % window_.size()], &ended, &status), "MPI_Test");
+  if (ended == 0) return false;
+  if constexpr (!std::is_const_v<Byte>) check_size(status);
+  ++ended_;
+  if (posted_ < chunks_.count()) post_next();
   return true;
 }
 

@@ -22,8 +22,9 @@ class ChunkStream {
   // `hop` is for the words of an error.
   ChunkStream(const MpiEndpoint& endpoint, int hop, std::span<Byte> block, int peer);
 
-  void start();    // posts the first chunks
-  bool advance();  // true when all chunks have ended. Throws CommError, also on a chunk of a wrong size.
+  void start();  // posts the first chunks
+  // True if a chunk has ended; the next one is posted then. Throws CommError, also on a chunk of a wrong size.
+  bool step();
   bool done() const { return ended_ == chunks_.count(); }
   std::size_t size() const { return block_.size(); }
   std::size_t moved() const;                             // bytes of the chunks that have ended

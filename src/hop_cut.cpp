@@ -22,8 +22,8 @@ index_t last_hop_striped(const Mask& mask, index_t ranks) {
   index_t last = 0;
   for (const Tile& t : mask.tiles()) {
     const index_t first = -t.band.hi, final = -t.band.lo;
-    // The interval holds a difference that is -1 mod P iff final + 1 has passed a multiple of P since first.
-    if (floor_div(final + 1, ranks) > floor_div(first, ranks)) return ranks - 1;
+    // If the interval reaches across a multiple of P it holds the number before it, which is P - 1 mod P.
+    if (floor_div(final, ranks) > floor_div(first, ranks)) return ranks - 1;
     last = std::max(last, final - floor_div(final, ranks) * ranks);
   }
   return last;

@@ -52,8 +52,7 @@ void LoadCounter::add_neighbours(const Tile& tile, const LocalSegment& q, Tally&
 // range are ceil((x - owner) / ranks) for x = tile.k.begin and tile.k.end, the ends of the local band
 // ceil((lo + q - owner) / ranks) and floor((hi + q - owner) / ranks): as the owner grows from 0 to ranks - 1
 // each of the four changes once, when the owner passes the remainder of its numerator. Between these steps
-// all owners have the same load, so 5 loads stand for thousands of owners. `steps[o]` is what owner o has
-// more than owner o - 1.
+// all owners have the same load, so 5 loads stand for thousands of owners.
 void LoadCounter::add_stripes(const Tile& tile, const LocalSegment& q, Tally& tally) const {
   const index_t ranks = sharding_.ranks(), first = q.segment.begin;
   std::array<index_t, 6> changes{0,

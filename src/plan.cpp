@@ -30,7 +30,9 @@ std::vector<Tile> Plan::tiles(std::size_t hop) const {
   tiles.reserve(static_cast<std::size_t>(hops_[hop].tile_count));
   const std::vector<LocalSegment> keys = local_segments(sharding_.k, hops_[hop].owner);
   for (const LocalSegment& segment : local_segments(sharding_.q, rank_)) {
+    const index_t last = segment.segment.position(segment.segment.count - 1);
     for (const Tile& tile : mask_.tiles()) {
+      if (tile.q.begin > last) break;  // the mask's tiles are sorted by their first query
       const LocalSegment q = clipped(segment, tile.q);
       if (q.segment.count == 0) continue;
       for (const LocalSegment& k : keys) cut(tile, q, k, tiles);

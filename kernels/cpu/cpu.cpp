@@ -16,11 +16,22 @@ namespace {
 
 using namespace cpu;
 
+Scaling scaling_of(double softmax_scale) {
+  if (softmax_scale == 0) return {.factor = 0, .slope = 1};
+  int exponent = 0;
+  const double mantissa = std::frexp(softmax_scale, &exponent);  // 1/2 <= |mantissa| < 1
+  const double slope = std::fabs(mantissa) * std::numbers::log2e;
+  const int shift = slope < 1 ? -1 : 0;
+  return {.factor = std::copysign(std::ldexp(1.0, exponent + shift), softmax_scale),
+          .slope = static_cast<float>(std::ldexp(slope, -shift))};
+}
+
 class CpuKernel final : public Kernel {
  public:
   explicit CpuKernel(const KernelConfig& config)
       : config_(config),
         target_(target_named(config.isa)),
+        scaling_(scaling_of(config.softmax_scale)),
         layout_(config.shape, config.q_rows),
         state_(allocate_zeroed(cpu_workspace_bytes(config), config.threads)),
         scratch_(reinterpret_cast<float*>(state_.data.get() + layout_.bytes)) {}
@@ -39,8 +50,7 @@ class CpuKernel final : public Kernel {
     const HeadShape& shape = config_.shape;
     check_tensor("q", q, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
     check_rotation(rotation, shape.head_dim);
-    pack_queries(target_, q, rotation, config_.softmax_scale * std::numbers::log2e, layout_,
-                 state_.data.get(), config_.threads);
+    pack_queries(target_, q, rotation, scaling_.factor, layout_, state_.data.get(), config_.threads);
   }
 
   void load_block(const ConstTensorView& k, const ConstTensorView& v, const Rotation& rotation,
@@ -63,6 +73,7 @@ class CpuKernel final : public Kernel {
                   .shape = config_.shape,
                   .dtype = config_.dtype,
                   .threads = config_.threads,
+                  .slope = scaling_.slope,
                   .state_layout = layout_,
                   .state = state_.data.get(),
                   .block_layout = block_layout,
@@ -78,12 +89,13 @@ class CpuKernel final : public Kernel {
     check_tensor("out", as_const(out), out.dtype,
                  {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
     check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
-    unpack_output(target_, layout_, state_.data.get(), out, lse, config_.threads);
+    unpack_output(target_, layout_, state_.data.get(), scaling_.slope, out, lse, config_.threads);
   }
 
  private:
   KernelConfig config_;
   const Target& target_;
+  Scaling scaling_;
   StateLayout layout_;
   Buffer state_;  // groups, then scratch
   float* scratch_;

@@ -132,7 +132,7 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
   });
 }
 
-void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, const TensorView& out,
+void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope, const TensorView& out,
                    const LseView& lse, int threads) {
   parallel_tasks(threads, out.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
@@ -145,7 +145,7 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
         const float sum = view.rows->sum[lane];
         if (lse.data) {
           // A row that saw nothing has shift 0 and sum 0: log gives -inf. A NaN stays one.
-          const double value = double{view.rows->shift[lane]} * std::numbers::ln2 + std::log(double{sum});
+          const double value = double{view.rows->shift[lane]} * double{slope} * std::numbers::ln2 + std::log(double{sum});
           lse.data[batch * lse.stride[0] + head * lse.stride[1] + row * lse.stride[2]] =
               static_cast<float>(value);
         }

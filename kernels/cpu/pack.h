@@ -5,7 +5,7 @@
 
 namespace ringattn::cpu {
 
-// Fills the groups' q with turned queries times `factor` and resets o and the row state.
+// Fills the groups' q with turned queries times `factor` (see Scaling) and resets o and the row state.
 void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
                   const StateLayout& layout, std::byte* state, int threads);
 
@@ -15,7 +15,7 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
 
 // Normalises and rounds the groups' o into `out`, and the logarithms of the sums into `lse` unless it is
 // null.
-void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, const TensorView& out,
+void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope, const TensorView& out,
                    const LseView& lse, int threads);
 
 }  // namespace ringattn::cpu

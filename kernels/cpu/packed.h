@@ -7,7 +7,7 @@
 // with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns).
 //
 // A group (what stays): 48 consecutive query rows of one head, a lane each, fp32:
-//   q         [head_dim][48]    turned, times softmax_scale * log2(e)
+//   q         [head_dim][48]    turned, times Scaling::factor
 //   o         [dim_v][48]       output so far, unnormalised
 //   RowState                    maximum and sum so far
 // Example: head_dim 128, 100 query rows -> 3 groups of 49,728 bytes; 44 lanes of the last are padding.
@@ -25,9 +25,17 @@ inline constexpr int kGroup = 48;     // lanes of a group: 3 x 16, 6 x 8 or 12 x
 inline constexpr int kKeyBlock = 64;  // keys whose probabilities are held at a time
 inline constexpr int kMaxDim = kLargestDim;
 
-// Scores are in units of log2. Per lane: what is subtracted from a score before exp2 (0 until the first
-// visible key, so that a score of -inf stays -inf), the score above which it must be raised (-inf until
-// then), and the sum of the exponentials. shift may lag behind the true maximum: see kLag.
+// softmax_scale * log2(e) as factor * slope: `factor` is 0 or a power of two with a sign, which changes no bit
+// of a mantissa of Q; `slope` in [1, 2) is applied in fp32 to the difference of a score and the maximum. So the
+// scores of 16-bit inputs carry no error but that of summing, and equal scores have weight 1 exactly.
+struct Scaling {
+  double factor;
+  float slope;
+};
+
+// Per lane: what is subtracted from a score before exp2 (0 until the first visible key, so that a score of
+// -inf stays -inf), the score above which it must be raised (-inf until then), and the sum of
+// 2^(slope * (score - shift)). `shift` may lag behind the true maximum: see kLag.
 struct alignas(64) RowState {
   float shift[kGroup], limit[kGroup], sum[kGroup];
 };

@@ -16,8 +16,8 @@ namespace ringattn::cpu {
 // threads; thread 0 is the caller. After the first exception no further task starts, and it is rethrown here:
 // nothing leaves the parallel region. The number of threads never comes from the environment.
 //
-// `idle`, if it is not empty, is called by the caller's thread every 50 us while it has no task left and the
-// others still work, so that a transfer does not rest meanwhile.
+// `idle`, if it is not empty, is called by the caller's thread when it finds no task left, and then every 50 us
+// while others still work, so that a transfer does not rest meanwhile.
 template <class Body>
 void parallel_tasks(int threads, index_t count, const Body& body, const Poll& idle = {}) {
   const int team = static_cast<int>(std::min<index_t>(threads, count));
@@ -43,9 +43,10 @@ void parallel_tasks(int threads, index_t count, const Body& body, const Poll& id
     if (thread != 0) working.fetch_sub(1);
     if (thread == 0 && idle) {
       guarded([&] {
+        idle();
         while (working.load() > 0 && !failed) {
-          idle();
           std::this_thread::sleep_for(std::chrono::microseconds(50));
+          idle();
         }
       });
     }

@@ -73,6 +73,7 @@ class KeyBlock {
                    .head_dim = static_cast<int>(layout_.head_dim),
                    .dim_v = static_cast<int>(layout_.dim_v),
                    .v_rows = static_cast<int>(rows_),
+                   .slope = run_.slope,
                    .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first_, 0)),
                    .key_end = static_cast<int>(std::min(piece.k.end - first_, rows_)),
                    .lane_begin = piece.lane_begin,

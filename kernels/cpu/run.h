@@ -16,6 +16,7 @@ struct AttendRun {
   HeadShape shape;
   DType dtype;
   int threads;
+  float slope;
   const StateLayout& state_layout;
   std::byte* state;
   const BlockLayout& block_layout;

@@ -16,6 +16,7 @@ struct GroupStep {
   const float* k = nullptr;  // [v_rows / 8][head_dim][8]
   const float* v = nullptr;  // [dim_v / 8][v_rows][8]
   int head_dim = 0, dim_v = 0, v_rows = 0;
+  float slope = 1;
   int key_begin = 0, key_end = 0, lane_begin = 0, lane_end = 0, lo = 0, hi = 0;
   bool v_finite = true;  // false: V of this block holds NaN or infinity, which hidden keys must not spread
 };

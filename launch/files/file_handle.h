@@ -15,14 +15,15 @@ class FileHandle {
   // waiting.
   static FileHandle open_to_read(const std::string& path);
   static FileHandle open_to_write(const std::string& path);  // an existing file, contents kept
-  // Creates the file with mode 0644 less the umask; nullopt if the name is taken.
-  static std::optional<FileHandle> create_new(const std::string& path);
+  // Creates the file with mode 0644 less the umask; nullopt if the path is taken. Errors call it `name`:
+  // whoever reads them knows the output by its final name.
+  static std::optional<FileHandle> create_new(const std::string& path, const std::string& name);
 
   ~FileHandle();
   FileHandle(FileHandle&& other) noexcept;
   FileHandle& operator=(FileHandle&& other) noexcept;
 
-  const std::string& path() const { return path_; }
+  const std::string& name() const { return name_; }
   std::uint64_t size() const;
 
   // All of `to`, or a DataError that says where the file ended. Safe from several threads.
@@ -34,11 +35,11 @@ class FileHandle {
   void flush_to_disk();
 
  private:
-  FileHandle(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  FileHandle(std::string name, int descriptor) : name_(std::move(name)), descriptor_(descriptor) {}
   static FileHandle open_regular(const std::string& path, int flags);
   [[noreturn]] void fail(const std::string& what) const;  // with the text of errno
 
-  std::string path_;
+  std::string name_;
   int descriptor_ = -1;
 };
 

@@ -11,6 +11,8 @@
 namespace ringattn {
 namespace {
 
+// Layout of the file: 6 bytes of magic, major and minor version, the dictionary's length in 2 (version 1) or
+// 4 bytes, the dictionary, the data.
 constexpr std::string_view kMagic{"\x93NUMPY", 6};
 constexpr std::size_t kVersionEnd = 8;
 
@@ -24,6 +26,7 @@ std::size_t little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
+// '<' and '|' (no order, for void) are all that little-endian machines write. '=' never is in a file.
 FileType type_from_descr(const std::string& file, const std::string& descr) {
   if (descr == "<f2") return FileType::f16;
   if (descr == "<f4") return FileType::f32;
@@ -65,6 +68,7 @@ void read_field(PythonLiteral& in, Fields& fields) {
 Fields read_dictionary(PythonLiteral& in) {
   Fields fields;
   in.expect('{');
+  // As in Python: items are separated by commas, one more comma may follow the last.
   while (!in.accept('}')) {
     read_field(in, fields);
     if (!in.accept(',')) {
@@ -83,6 +87,7 @@ Fields read_dictionary(PythonLiteral& in) {
 
 std::size_t npy_data_offset(const std::string& file, std::span<const std::byte> prefix,
                             std::uint64_t file_size) {
+  // Field by field, so that a file that ends early is told where.
   const std::string_view text = as_text(prefix);
   if (!text.starts_with(kMagic)) {
     throw DataError(file + ": does not begin with the .npy magic, but with " +
@@ -97,6 +102,7 @@ std::size_t npy_data_offset(const std::string& file, std::span<const std::byte> 
   const std::size_t dictionary_begin = kVersionEnd + (major == 1 ? 2 : 4);
   if (text.size() < dictionary_begin) throw DataError(file + ": ends inside the length of its header");
   const std::size_t length = little_endian(prefix.subspan(kVersionEnd, dictionary_begin - kVersionEnd));
+  // Both before anybody reads or allocates that much.
   if (length > kMaxNpyDictionary) {
     throw DataError(file + ": header length " + std::to_string(length) + " is over the limit of " +
                     std::to_string(kMaxNpyDictionary) + " bytes");
@@ -125,6 +131,7 @@ StoredTensor parse_npy_header(const std::string& file, std::span<const std::byte
     throw DataError(file + ": fortran_order is True; only C order is read");
   }
   tensor.bytes = checked_bytes(file, tensor.shape, static_cast<unsigned>(8 * size_of(tensor.type)));
+  // Too long is as wrong as too short: then it is not the tensor that the header describes.
   if (file_size - offset != tensor.bytes) {
     throw DataError(file + ": header promises " + std::to_string(tensor.bytes) + " bytes of data, file has " +
                     std::to_string(file_size - offset));
@@ -134,6 +141,8 @@ StoredTensor parse_npy_header(const std::string& file, std::span<const std::byte
 
 std::string format_npy_header(std::span<const index_t> shape, DType dtype) {
   const std::string_view descr = dtype == DType::f32 ? "<f4" : dtype == DType::f16 ? "<f2" : "<V2";
+  // NumPy's spelling to the blank, so that equal tensors are equal files: "(5,)" but "(2, 3)", and a comma
+  // after the last item of the dictionary.
   std::string tuple;
   for (const index_t dim : shape) tuple += std::to_string(dim) + (shape.size() == 1 ? "," : ", ");
   if (shape.size() > 1) tuple.resize(tuple.size() - 2);

@@ -35,6 +35,7 @@ std::uint64_t shard_bytes(const std::string& what, std::span<const index_t> shap
   for (const Segment& s : segments) {
     if (!fits(s, rows))
       throw UsageError(what + ": " + text_of(s) + " leaves the " + std::to_string(rows) + " rows");
+    // Else the sum could overflow and promise less room than the runs need.
     if (s.count > rows - held) {
       throw UsageError(what + ": segments hold more rows than the " + std::to_string(rows) + " there are");
     }

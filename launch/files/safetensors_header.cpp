@@ -63,6 +63,7 @@ std::string range_text(std::uint64_t begin, std::uint64_t end) {
   return text;
 }
 
+// The shape is believed only as far as the range bears it out.
 void check_size(const std::string& file, const SafetensorsEntry& entry) {
   const TypeInfo& type = type_of(file, entry);
   const std::uint64_t bytes = checked_bytes(name_in(file, entry), entry.shape, type.bits);
@@ -128,6 +129,7 @@ StoredTensor parse_safetensors_header(const std::string& file, const std::string
                                       std::string_view json, std::uint64_t file_size) {
   std::vector<SafetensorsEntry> entries = read_safetensors_json(file, json);
   for (const SafetensorsEntry& entry : entries) check_size(file, entry);
+  // All of this before the name is looked up: a damaged file is called damaged whatever is asked of it.
   const std::uint64_t promised = check_cover(file, entries);
   const std::uint64_t offset = kSafetensorsPrefix + json.size();
   if (file_size < offset || file_size - offset != promised) {
@@ -167,6 +169,7 @@ std::string format_safetensors_header(const std::string& file, const std::string
            : dtype == DType::f16 ? "F16"
                                  : "BF16") +
           R"(","shape":)" + shape_text(shape) + R"(,"data_offsets":)" + range_text(0, bytes) + "}}";
+  // The reference implementation aligns the data so; blanks after the object are part of the format.
   json.append((8 - json.size() % 8) % 8, ' ');
   std::string header;
   for (std::size_t i = 0; i < kSafetensorsPrefix; ++i) {

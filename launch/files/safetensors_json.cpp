@@ -20,6 +20,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   std::vector<SafetensorsEntry> take() { return std::move(entries_); }
 
+  // Returning false would make the parser stop without a word, so everything unexpected throws.
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("a boolean"); }
   bool number_integer(number_integer_t value) override {
@@ -47,6 +48,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
+  // Metadata is for people; its keys and strings are skipped.
   bool string(string_t& value) override {
     if (place_ == Place::metadata) return true;
     if (place_ != Place::tensor || field_ != "dtype") return unexpected("the string " + printable(value));
@@ -109,6 +111,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  // before -> top -> (metadata | tensor -> (shape | offsets)) -> after
   enum class Place : std::uint8_t { before, top, metadata, tensor, shape, offsets, after };
 
   [[noreturn]] void fail(const std::string& why) const {

@@ -28,6 +28,7 @@ FileType stored_as(DType t) {
 
 DType delivered_as(const std::string& file, FileType stored, std::optional<DType> asked) {
   const std::string holds = file + ": holds " + std::string(name_of(stored));
+  // Rounding loses digits and 16 bits can be anything: both only if the caller said so.
   if (stored == FileType::f64) {
     if (asked == DType::f32) return DType::f32;
     throw DataError(holds + ", which is not computed in; pass --dtype f32 to round it");
@@ -48,6 +49,7 @@ std::uint64_t checked_bytes(const std::string& what, std::span<const index_t> sh
     throw DataError(what + ": shape has " + std::to_string(shape.size()) + " dimensions, at most " +
                     std::to_string(kMaxRank) + " are read");
   }
+  // In bits, and without the zeros: [0, 2^62, 4] has no bytes, but its rows would have 2^64.
   index_t product = static_cast<index_t>(bits);
   bool empty = false;
   for (const index_t dim : shape) {

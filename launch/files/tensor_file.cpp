@@ -26,6 +26,7 @@ std::vector<std::byte> read_bytes(const FileHandle& file, std::uint64_t offset, 
 StoredTensor find_tensor(const FileHandle& file, const TensorSpec& spec) {
   const std::uint64_t size = file.size();
   const bool npy = spec.format == FileFormat::npy;
+  // First the few bytes that hold the header's length, then the header: its length is checked in between.
   const auto prefix =
       read_bytes(file, 0, std::min<std::uint64_t>(size, npy ? kNpyPrefix : kSafetensorsPrefix));
   if (npy) {
@@ -87,6 +88,7 @@ DType TensorFile::dtype() const { return impl_->dtype; }
 // `run.shard` counts bytes of doubles here; the floats take half of them.
 void TensorFile::Impl::read_rounded(const ByteRun& run, std::span<std::byte> to,
                                     std::vector<std::byte>& doubles) const {
+  // Piece by piece, so that a shard needs no second copy of itself in doubles.
   constexpr std::uint64_t kPiece = 256 * 1024;
   for (std::uint64_t done = 0; done < run.bytes; done += kPiece) {
     doubles.resize(std::min(kPiece, run.bytes - done));

@@ -6,6 +6,7 @@
 namespace ringattn {
 
 TensorSpec parse_spec(const std::string& spec) {
+  // Before ".npy", because a tensor's name may end in anything.
   const std::string ending = ".safetensors";
   if (const std::size_t colon = spec.find(ending + ":"); colon != std::string::npos) {
     const std::size_t end = colon + ending.size();

@@ -82,7 +82,8 @@ TEST(Object, ranks_that_disagree_all_throw_the_same_line) {
 
 TEST(Object, every_field_of_the_problem_is_compared) {
   const Problem base{.shape = {.batch = 1, .num_heads = 4, .num_heads_kv = 2, .head_dim = 8},
-                     .mask = Mask::causal(32, 32)};
+                     .mask = Mask::causal(32, 32),
+                     .rope = {.pairing = Rope::Pairing::half}};
   const std::pair<const char*, std::function<void(Problem&)>> changes[] = {
       {"batch", [](Problem& p) { p.shape.batch = 2; }},
       {"num_heads", [](Problem& p) { p.shape.num_heads = 8; }},
@@ -97,7 +98,7 @@ TEST(Object, every_field_of_the_problem_is_compared) {
        }},
       {"seqlen_k", [](Problem& p) { p.mask = Mask::causal(32, 40); }},
       {"softmax_scale", [](Problem& p) { p.softmax_scale = 0.5; }},
-      {"rope", [](Problem& p) { p.rope.pairing = Rope::Pairing::half; }},
+      {"rope", [](Problem& p) { p.rope.pairing = Rope::Pairing::interleaved; }},
       {"rope", [](Problem& p) { p.rope.position_offset = 3; }},
       {"rope", [](Problem& p) { p.rope.base = 500000; }},
       {"rope", [](Problem& p) { p.rope.dim = 4; }},
@@ -344,10 +345,12 @@ TEST(Object, a_slow_rank_is_waited_for) {
 }
 
 TEST(Object, memory_that_cannot_be_had_is_stated_in_bytes_on_every_rank) {
-  // 2^46 tokens with 512 floats a head: more than any address space.
-  const index_t length = index_t{1} << 46;
+  // 2^31 tokens with 2^12 heads of 512 floats: more than any address space.
+  const index_t length = index_t{1} << 31;
   const auto texts = errors_of<OutOfMemory>(2, [&](const std::shared_ptr<Communicator>& comm) {
-    RingAttention(comm, {.shape = {.head_dim = 512}, .mask = Mask::causal(length, length)},
+    RingAttention(comm,
+                  {.shape = {.num_heads = 4096, .num_heads_kv = 4096, .head_dim = 512},
+                   .mask = Mask::causal(length, length)},
                   Sharding::make(LayoutKind::contiguous, length, length, 2), {.threads = 1});
   });
   for (const auto& text : texts) EXPECT_NE(text.find("bytes"), std::string::npos) << text;

@@ -111,4 +111,15 @@ void check_one_shift_at_a_time(Communicator& comm) {
   EXPECT_TRUE(got == pattern(5000, previous_rank(comm.rank(), comm.size()), 4));
 }
 
+std::string without_time(std::string text) {
+  const std::string before = "timed out after ", unit = " s";
+  const std::size_t at = text.find(before);
+  if (at == std::string::npos) return text;
+  const std::size_t begin = at + before.size(), end = text.find_first_not_of("0123456789.", begin);
+  if (end == std::string::npos || text.compare(end, unit.size(), unit) != 0) return text;
+  text.erase(begin, end - begin);
+  text.insert(begin, 1, 'T');
+  return text;
+}
+
 }  // namespace ringattn::test

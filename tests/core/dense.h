@@ -1,6 +1,7 @@
 // The oracle of the planning tests: which query sees which key, from the formulas of the conventions, one
 // pair at a time and without tiles, segments or plans.
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <string>

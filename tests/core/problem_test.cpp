@@ -172,6 +172,9 @@ TEST(Fingerprint, ListsOfTilesAndSegmentsAreToldApartByOneValue) {
   const Layout first = Layout::custom(29, {{{0, 29, 1}}, {}}),
                second = Layout::custom(29, {{}, {{0, 29, 1}}});
   EXPECT_NE(value(one, {first, keys}, "layout_q"), value(one, {second, keys}, "layout_q"));
+  const Layout early = Layout::custom(29, {{{0, 10, 1}}, {{10, 19, 1}}});
+  const Layout late = Layout::custom(29, {{{10, 19, 1}}, {{0, 10, 1}}});
+  EXPECT_NE(value(one, {early, keys}, "layout_q"), value(one, {late, keys}, "layout_q"));
   EXPECT_EQ(value(one, {first, keys}, "layout_q").substr(0, 24), "custom, 1 segments, hash");
   EXPECT_EQ(value(one, {first, keys}, "layout_k"), "striped");
 }

@@ -168,7 +168,7 @@ TEST(Writing, ADiskThatIsTooSmallIsAnErrorUpFront) {
     PendingFile::create(scratch.path("o.npy"), {1, index_t{1} << 57}, DType::f32);
   });
   EXPECT_TRUE(has(message, "reserving 576460752303423616 bytes"));
-  EXPECT_TRUE(has(message, scratch.path(".o.npy.")));
+  EXPECT_TRUE(has(message, scratch.path("o.npy") + ": "));
   EXPECT_TRUE(scratch.names().empty());
   EXPECT_TRUE(has(test::message_of<DataError>([&] {
                     PendingFile::create(scratch.path("o.npy"), {1, index_t{1} << 62}, DType::f32);

@@ -1,29 +1,10 @@
-// Random problems against the oracle, on every instruction set that this machine runs.
-#include <gtest/gtest.h>
+// Random problems against the oracle. Lengths are prime: nothing divides.
+#include <random>
 
-#include <cmath>
-
-#include "kernels/cpu/cpu.h"
-#include "tests/kernels/support.h"
+#include "tests/kernels/every_isa.h"
 
 namespace ringattn::test {
 namespace {
-
-class EveryIsa : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Cpu, EveryIsa, testing::ValuesIn(cpu_isas()), [](const auto& i) { return i.param; });
-
-double usual_scale(index_t head_dim) { return 1 / std::sqrt(static_cast<double>(head_dim)); }
-
-Problem problem(HeadShape shape, DType dtype, index_t q_rows, index_t k_rows, std::vector<Tile> tiles) {
-  return {.shape = shape,
-          .dtype = dtype,
-          .q_rows = q_rows,
-          .k_rows = k_rows,
-          .scale = usual_scale(shape.head_dim),
-          .tiles = std::move(tiles),
-          .q_rotation = {},
-          .k_rotation = {}};
-}
 
 TEST_P(EveryIsa, EveryHeadDim) {
   struct Dims {
@@ -43,9 +24,11 @@ TEST_P(EveryIsa, EveryHeadDim) {
                        {64, 3},
                        {5, 41}}) {
     SCOPED_TRACE("head_dim " + std::to_string(d.k) + ", " + std::to_string(d.v));
-    const Problem p = problem({1, 1, 1, d.k, d.v}, DType::f32, 101, 131, causal_tiles(101, 131));
-    const Inputs in = random_inputs(p, 11);
-    expect_accurate(run_cpu(p, in, GetParam()), p, in);
+    for (const DType dtype : kDtypes) {
+      const Problem p = problem_of({1, 1, 1, d.k, d.v}, dtype, 61, 131, causal_tiles(61, 131));
+      const Inputs in = random_inputs(p, 11);
+      expect_accurate(run_cpu(p, in, GetParam()), p, in);
+    }
   }
 }
 
@@ -54,16 +37,118 @@ TEST_P(EveryIsa, EveryDtypeMaskAndGroup) {
     index_t q, kv;
   };
   unsigned seed = 100;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    for (const Heads h : {Heads{3, 1}, {2, 2}, {6, 2}, {17, 1}}) {
+  for (const DType dtype : kDtypes)
+    for (const Heads h : {Heads{3, 1}, {2, 2}, {6, 2}, {17, 1}})
       for (const auto& tiles : {full_tiles(53, 139), causal_tiles(53, 139), window_tiles(53, 139, 20, 3)}) {
-        SCOPED_TRACE("dtype " + std::to_string(static_cast<int>(dtype)) + " heads " + std::to_string(h.q) +
-                     "/" + std::to_string(h.kv));
-        const Problem p = problem({2, h.q, h.kv, 20, 28}, dtype, 53, 139, tiles);
+        SCOPED_TRACE(text(dtype) + " heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
+        const Problem p = problem_of({2, h.q, h.kv, 20, 28}, dtype, 53, 139, tiles);
         const Inputs in = random_inputs(p, ++seed);
         expect_accurate(run_cpu(p, in, GetParam()), p, in);
       }
+}
+
+TEST_P(EveryIsa, EveryLength) {
+  for (const index_t q_rows : {0, 1, 2, 47, 48, 49, 97})
+    for (const index_t k_rows : {0, 1, 7, 8, 9, 63, 64, 65, 127})
+      for (const auto& tiles : {full_tiles(q_rows, k_rows), causal_tiles(q_rows, k_rows)}) {
+        SCOPED_TRACE(std::to_string(q_rows) + " x " + std::to_string(k_rows));
+        const Problem p = problem_of({1, 2, 1, 12, 9}, DType::f32, q_rows, k_rows, tiles);
+        const Inputs in = random_inputs(p, 7);
+        expect_accurate(run_cpu(p, in, GetParam(), {}, 2), p, in);
+      }
+}
+
+// Documents of random lengths with a window, so that several tiles meet in one group of 48 rows and in one
+// block of 64 keys, and some rows see nothing.
+std::vector<Tile> random_documents(index_t rows, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::vector<Tile> tiles;
+  for (index_t begin = 0; begin < rows;) {
+    const index_t end = std::min(rows, begin + 1 + static_cast<index_t>(generator() % 40));
+    const auto reach = static_cast<index_t>(generator() % 30);
+    if (generator() % 4 != 0) tiles.push_back({{begin, end}, {begin, end}, {-reach, reach / 3}});
+    begin = end;
+  }
+  return tiles;
+}
+
+// A grid of rectangles of random sizes, some of them tiles, each with a band of its own, in random order.
+std::vector<Tile> random_grid(index_t q_rows, index_t k_rows, unsigned seed) {
+  std::mt19937 generator(seed);
+  const auto cuts = [&](index_t rows) {
+    std::vector<index_t> at{0};
+    while (at.back() < rows)
+      at.push_back(std::min(rows, at.back() + 1 + static_cast<index_t>(generator() % 70)));
+    return at;
+  };
+  const std::vector<index_t> q_cuts = cuts(q_rows), k_cuts = cuts(k_rows);
+  std::vector<Tile> tiles;
+  for (std::size_t a = 0; a + 1 < q_cuts.size(); ++a)
+    for (std::size_t b = 0; b + 1 < k_cuts.size(); ++b) {
+      const index_t diagonal = k_cuts[b] - q_cuts[a] + static_cast<index_t>(generator() % 60) - 30;
+      const Band bands[] = {{}, {.lo = diagonal}, {.hi = diagonal}, {diagonal - 20, diagonal + 9}};
+      if (generator() % 3 != 0)
+        tiles.push_back({{q_cuts[a], q_cuts[a + 1]}, {k_cuts[b], k_cuts[b + 1]}, bands[generator() % 4]});
     }
+  std::shuffle(tiles.begin(), tiles.end(), generator);
+  return tiles;
+}
+
+TEST_P(EveryIsa, ManyTilesInAGroup) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const Problem documents =
+        problem_of({1, 3, 1, 10, 16}, DType::f32, 151, 151, random_documents(151, seed));
+    const Inputs in = random_inputs(documents, seed);
+    expect_accurate(run_cpu(documents, in, GetParam(), {}, 2), documents, in);
+    const Problem grid = problem_of({1, 3, 1, 10, 16}, DType::f32, 149, 211, random_grid(149, 211, seed));
+    const Inputs grid_in = random_inputs(grid, seed);
+    expect_accurate(run_cpu(grid, grid_in, GetParam(), blocks_of(73, 211)), grid, grid_in);
+  }
+}
+
+TEST_P(EveryIsa, BandsBeyond32Bits) {
+  const index_t far = 5'000'000'000;  // wraps to a small number in 32 bits
+  for (const Band band : {Band{-far, far}, Band{-far, -10}, Band{-10, far}, Band{far, kUnbounded},
+                          Band{-kUnbounded, -far}, Band{-kUnbounded, kUnbounded}}) {
+    SCOPED_TRACE(std::to_string(band.lo) + " .. " + std::to_string(band.hi));
+    const Problem p = problem_of({1, 1, 1, 8, 8}, DType::f32, 101, 103, {{{0, 101}, {0, 103}, band}});
+    const Inputs in = random_inputs(p, 3);
+    expect_accurate(run_cpu(p, in, GetParam()), p, in);
+  }
+}
+
+// Logits of +-300 and more: the running maximum jumps, rows are rescaled often.
+TEST_P(EveryIsa, LargeLogits) {
+  for (const double deviation : {10.0, 100.0, 1000.0}) {
+    const Problem p = problem_of({1, 2, 1, 64, 64}, DType::f32, 67, 307, causal_tiles(67, 307));
+    const Inputs in = random_inputs(p, 5, deviation);
+    expect_accurate(run_cpu(p, in, GetParam(), blocks_of(64, 307)), p, in);
+  }
+}
+
+// Scores that rise by more than the lag at every key, and ones that fall: the two extremes of rescaling.
+TEST_P(EveryIsa, RisingAndFallingScores) {
+  for (const double slope : {20.0, -20.0}) {
+    Problem p = problem_of({1, 1, 1, 1, 4}, DType::f32, 50, 130, full_tiles(50, 130));
+    p.scale = slope;
+    Inputs in{filled(p.dtype, p.q_shape(), 1), key_indices(p.dtype, p.k_shape()),
+              random_tensor(p.dtype, p.v_shape(), 8)};
+    expect_accurate(run_cpu(p, in, GetParam()), p, in);
+  }
+}
+
+TEST_P(EveryIsa, RotationAgainstTheOracle) {
+  for (const DType dtype : kDtypes)
+    for (const bool interleaved : {false, true})
+      for (const index_t dim : {2, 18, 20}) {
+        SCOPED_TRACE(text(dtype) + (interleaved ? " interleaved " : " half ") + std::to_string(dim));
+        Problem p = problem_of({2, 4, 2, 20, 12}, dtype, 51, 71, causal_tiles(51, 71));
+        p.q_rotation = test_rotation(dim, interleaved, 20);
+        p.k_rotation = test_rotation(dim, interleaved, 0);
+        const Inputs in = random_inputs(p, 21);
+        expect_accurate(run_cpu(p, in, GetParam(), blocks_of(40, 71), 2), p, in);
+      }
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct Tensor {
 
 // Normally distributed with that standard deviation; the same for the same seed on every machine.
 Tensor random_tensor(DType dtype, std::array<index_t, 4> shape, unsigned seed, double deviation = 1);
+// A dtype's name for traces.
+std::string text(DType dtype);
 Tensor filled(DType dtype, std::array<index_t, 4> shape, double value);
 // v[b][j][h][0] = j, other components 0.
 Tensor key_indices(DType dtype, std::array<index_t, 4> shape);
@@ -53,6 +55,9 @@ struct Problem {
   bool visible(index_t i, index_t j) const;
 };
 
+// A problem with the usual scale, 1 / sqrt(head_dim), and no rotation.
+Problem problem_of(HeadShape shape, DType dtype, index_t q_rows, index_t k_rows, std::vector<Tile> tiles);
+
 std::vector<Tile> full_tiles(index_t q_rows, index_t k_rows);
 std::vector<Tile> causal_tiles(index_t q_rows, index_t k_rows);  // aligned at the end
 std::vector<Tile> window_tiles(index_t q_rows, index_t k_rows, index_t left, index_t right);
@@ -69,15 +74,18 @@ struct Result {
 };
 bool same_bits(const Result& a, const Result& b);
 
-// load_queries, then load_block and attend for keys [0, splits[0]), [splits[0], splits[1]), ..., finish into
-// buffers full of NaN.
+// Ranges of keys that become blocks, in the order in which they are attended; none: all keys in one block.
+using Blocks = std::vector<Range>;
+Blocks blocks_of(index_t rows_a_block, index_t k_rows);
+
+// load_queries, then load_block (into a block full of NaN) and attend for each block, then finish into
+// outputs full of NaN.
 Result run(Kernel& kernel, const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
-           const ConstTensorView& v, const std::vector<index_t>& splits = {}, const Poll& poll = {});
-Result run(Kernel& kernel, const Problem& problem, const Inputs& inputs,
-           const std::vector<index_t>& splits = {});
+           const ConstTensorView& v, const Blocks& blocks = {}, const Poll& poll = {});
+Result run(Kernel& kernel, const Problem& problem, const Inputs& inputs, const Blocks& blocks = {});
 KernelConfig config_of(const Problem& problem, const std::string& isa = "auto", int threads = 1);
 Result run_cpu(const Problem& problem, const Inputs& inputs, const std::string& isa = "auto",
-               const std::vector<index_t>& splits = {}, int threads = 1);
+               const Blocks& blocks = {}, int threads = 1);
 
 // The tiles as seen by a block that holds keys [begin, end).
 std::vector<Tile> tiles_of_keys(const std::vector<Tile>& tiles, index_t begin, index_t end);

@@ -125,6 +125,7 @@ void Attend(const GroupStep& step) {
                  .rows = step.group.rows,
                  .lane = lane,
                  .dim_v = step.dim_v,
+                 .slope = step.slope,
                  .first_key = keys[s].first};
     if (keys[s].first == keys[s].last) continue;
     first = Least(first, keys[s].first);

@@ -1,4 +1,4 @@
-// Online softmax on register tiles of scores (Milakov and Gimelshein, arXiv:1805.02867), in units of log2.
+// Online softmax on register tiles of scores (Milakov and Gimelshein, arXiv:1805.02867).
 // Lanes are queries, so the maximum and the sum of a row are vertical operations: nothing is ever reduced
 // across lanes, and no row's bits depend on its neighbours.
 #if defined(RINGATTN_CPU_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace ringattn::cpu::HWY_NAMESPACE {
 
-// `shift` may lag behind the true maximum by this much before o and sum are rescaled. Probabilities are then
-// at most 2^16, which costs fp32 no accuracy, and a rescale becomes rare.
+// In units of log2: `shift` may lag behind the true maximum by this much before o and sum are rescaled.
+// Probabilities are then at most 2^16, which costs fp32 no accuracy, and a rescale becomes rare.
 inline constexpr float kLag = 16.0f;
 
 // A strip of a group and how far it has come.
@@ -24,6 +24,7 @@ struct StripView {
   RowState* rows;  // of the whole group
   int lane;        // first lane of the strip
   int dim_v;
+  float slope;
   int first_key;  // P rows [first_key, key of the tile) are written
 };
 
@@ -41,9 +42,11 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     // A lane that has seen nothing has o = sum = 0; its old maximum is -inf, which gives the factor 0.
     const Vec neg_inf = hn::Set(d, kNegInf);
     const Vec old = hn::IfThenElse(hn::Eq(limit, neg_inf), neg_inf, shift);
-    const Vec factor = hn::IfThenElse(raise, Exp2(hn::Sub(old, top)), hn::Set(d, 1.0f));
+    const Vec fall = Exp2Scaled(hn::Sub(old, top), hn::Set(d, strip.slope));
+    const Vec factor = hn::IfThenElse(raise, fall, hn::Set(d, 1.0f));
+    const Vec lag = hn::Set(d, kLag / strip.slope);
     hn::Store(hn::IfThenElse(raise, top, shift), d, strip.rows->shift + lane);
-    hn::Store(hn::IfThenElse(raise, hn::Add(top, hn::Set(d, kLag)), limit), d, strip.rows->limit + lane);
+    hn::Store(hn::IfThenElse(raise, hn::Add(top, lag), limit), d, strip.rows->limit + lane);
     hn::Store(hn::Mul(factor, hn::Load(d, strip.rows->sum + lane)), d, strip.rows->sum + lane);
     const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
     for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
@@ -69,32 +72,36 @@ HWY_INLINE void HideTile(const GroupStep& step, int strip_lane, int key, Vec (&s
 // Turns a tile of scores into rows key .. key + kRows - 1 of P.
 HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVecs]) {
   const Floats d;
-  RowState& rows = *strip.rows;
+  // Pointers of our own: a vector store may alias anything, so g++ would fetch them from `strip` each time.
+  float* const sum_of = strip.rows->sum + strip.lane;
+  const float* const shift_of = strip.rows->shift + strip.lane;
+  const float* const limit_of = strip.rows->limit + strip.lane;
+  float* const p_row = strip.p + key * kGroup;
   Vec top[kVecs];
   RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
     // Max may lose a NaN. That is harmless: exp2 of the NaN score makes sum and o of its lane NaN.
     top[v] = s[0][v];
     RINGATTN_UNROLL for (int r = 1; r < kRows; ++r) top[v] = hn::Max(top[v], s[r][v]);
   }
-  auto raise = hn::Gt(top[0], hn::Load(d, rows.limit + strip.lane));
+  auto raise = hn::Gt(top[0], hn::Load(d, limit_of));
   RINGATTN_UNROLL for (int v = 1; v < kVecs; ++v) {
-    raise = hn::Or(raise, hn::Gt(top[v], hn::Load(d, rows.limit + strip.lane + v * kLanes)));
+    raise = hn::Or(raise, hn::Gt(top[v], hn::Load(d, limit_of + v * kLanes)));
   }
   if (HWY_UNLIKELY(!hn::AllFalse(d, raise))) {
     alignas(64) float tile_max[kStrip];
     RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) hn::Store(top[v], d, tile_max + v * kLanes);
     Rescale(strip, tile_max, key);
   }
+  const Vec slope = hn::Set(d, strip.slope);
   RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
-    const int lane = strip.lane + v * kLanes;
-    const Vec shift = hn::Load(d, rows.shift + lane);
-    Vec sum = hn::Load(d, rows.sum + lane);
+    const Vec shift = hn::Load(d, shift_of + v * kLanes);
+    Vec sum = hn::Load(d, sum_of + v * kLanes);
     RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Vec p = Exp2(hn::Sub(s[r][v], shift));
+      const Vec p = Exp2Scaled(hn::Sub(s[r][v], shift), slope);
       sum = hn::Add(sum, p);
-      hn::Store(p, d, strip.p + (key + r) * kGroup + v * kLanes);
+      hn::Store(p, d, p_row + r * kGroup + v * kLanes);
     }
-    hn::Store(sum, d, rows.sum + lane);
+    hn::Store(sum, d, sum_of + v * kLanes);
   }
 }
 

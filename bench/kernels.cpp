@@ -1,0 +1,117 @@
+// The CPU kernel from load_queries to finish, as a fraction of the FMA peak measured in the same run, and its
+// parts. The table in bench/README.md comes from
+//   build/bench/bench_kernels --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/cpu.h"
+
+namespace ringattn {
+namespace {
+
+struct Setting {
+  std::string isa = "auto";
+  DType dtype = DType::f32;
+  index_t rows = 8192;
+  bool causal = false;
+  int threads = 1;
+  index_t heads = 8, heads_kv = 8, head_dim = 128;
+};
+
+std::string name_of(const Setting& s) {
+  const char* dtype = s.dtype == DType::f32 ? "f32" : s.dtype == DType::bf16 ? "bf16" : "f16";
+  return s.isa + "/" + dtype + "/L" + std::to_string(s.rows) + "/H" + std::to_string(s.heads) + "-" +
+         std::to_string(s.heads_kv) + "/D" + std::to_string(s.head_dim) + (s.causal ? "/causal" : "/full") +
+         "/t" + std::to_string(s.threads);
+}
+
+// Random bits in a safe range: the exponent field is near the middle for all three dtypes.
+std::vector<std::byte> random_elements(DType dtype, index_t count) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(dtype));
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    if (dtype == DType::f32) {
+      reinterpret_cast<float*>(bytes.data())[i] = normal(generator);
+    } else {
+      // +-1 .. 2 in either 16-bit format.
+      const unsigned r = static_cast<unsigned>(generator());
+      const unsigned one = dtype == DType::bf16 ? 0x3F80 : 0x3C00,
+                     mantissa = dtype == DType::bf16 ? 0x7F : 0x3FF;
+      reinterpret_cast<std::uint16_t*>(bytes.data())[i] =
+          static_cast<std::uint16_t>((r & 0x8000) | one | (r & mantissa));
+    }
+  }
+  return bytes;
+}
+
+void whole_kernel(benchmark::State& state, const Setting& s) {
+  const HeadShape shape{1, s.heads, s.heads_kv, s.head_dim, s.head_dim};
+  const std::array<index_t, 4> q_shape{1, s.rows, s.heads, s.head_dim},
+      k_shape{1, s.rows, s.heads_kv, s.head_dim};
+  const auto q = random_elements(s.dtype, s.rows * s.heads * s.head_dim);
+  const auto k = random_elements(s.dtype, s.rows * s.heads_kv * s.head_dim);
+  const auto v = random_elements(s.dtype, s.rows * s.heads_kv * s.head_dim);
+  std::vector<std::byte> out(q.size());
+  std::vector<float> lse(static_cast<std::size_t>(s.rows * s.heads));
+  const auto kernel = make_cpu_kernel({.shape = shape,
+                                       .dtype = s.dtype,
+                                       .softmax_scale = 1 / std::sqrt(static_cast<double>(s.head_dim)),
+                                       .q_rows = s.rows,
+                                       .threads = s.threads,
+                                       .isa = s.isa});
+  const Buffer block = kernel->allocate(kernel->block_bytes(s.rows));
+  const Tile tile{{0, s.rows}, {0, s.rows}, {.hi = s.causal ? 0 : kUnbounded}};
+  // The same peak for every repetition of a case; each case measures its own, since a machine's clock drifts.
+  const double peak = measure_fma_peak(s.threads, s.isa, 0.2);
+  for (auto _ : state) {
+    kernel->load_queries(dense_view(q.data(), s.dtype, q_shape), {});
+    kernel->load_block(dense_view(k.data(), s.dtype, k_shape), dense_view(v.data(), s.dtype, k_shape), {},
+                       block.bytes());
+    kernel->attend({&tile, 1}, block.bytes(), s.rows, {});
+    kernel->finish(dense_view(out.data(), s.dtype, q_shape), dense_lse(lse.data(), 1, s.heads, s.rows));
+  }
+  const double rows = static_cast<double>(s.rows);
+  const double pairs = s.causal ? rows * (rows + 1) / 2 : rows * rows;
+  const double flops = 4 * pairs * static_cast<double>(s.head_dim * s.heads);
+  using benchmark::Counter;
+  state.counters["GFLOP/s"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
+  state.counters["peak"] = peak * 1e-9;
+  state.counters["of_peak"] = Counter(flops / peak, Counter::kIsIterationInvariantRate);
+}
+
+void register_all() {
+  const auto add = [](const Setting& s) {
+    benchmark::RegisterBenchmark(name_of(s).c_str(), [s](benchmark::State& state) { whole_kernel(state, s); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond)
+        ->MinTime(0.5);
+  };
+  const int all = 2;
+  for (const std::string& isa : cpu_isas()) {
+    if (isa == cpu_isas().back() && cpu_isas().size() > 1) continue;  // the baseline takes minutes
+    for (const int threads : {1, all})
+      for (const index_t rows : {512, 1024, 2048, 8192})
+        for (const bool causal : {false, true})
+          add({.isa = isa, .rows = rows, .causal = causal, .threads = threads});
+  }
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const bool causal : {false, true}) add({.dtype = dtype, .rows = 4096, .causal = causal});
+  for (const index_t head_dim : {64, 80, 256})
+    for (const bool causal : {false, true}) add({.rows = 4096, .causal = causal, .head_dim = head_dim});
+  add({.rows = 4096, .causal = true, .heads = 16, .heads_kv = 4, .head_dim = 64});
+}
+
+}  // namespace
+}  // namespace ringattn
+
+int main(int argc, char** argv) {
+  ringattn::register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}

@@ -1,0 +1,195 @@
+// The functions that are compiled once for each instruction set, one by one.
+#include "kernels/cpu/target.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/cpu/cpu.h"
+#include "src/error.h"
+
+namespace ringattn::cpu {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class EveryTarget : public testing::TestWithParam<const Target*> {
+ protected:
+  const Target& target() const { return *GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Cpu, EveryTarget, testing::ValuesIn(targets().begin(), targets().end()),
+                         [](const auto& i) { return std::string(i.param->name); });
+
+// Case A11.
+TEST_P(EveryTarget, KeepsNanAndInfinity) { EXPECT_STREQ(target().self_test(), nullptr); }
+
+TEST_P(EveryTarget, Exp2IsAccurateOverItsWholeRange) {
+  // Every 641st bit pattern (a prime): 6.7 million floats of every magnitude, those up to 127 checked.
+  std::vector<float> x;
+  for (std::uint64_t bits = 0; bits <= 0xFFFFFFFF; bits += 641) {
+    const float f = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+    if (f <= 127.0f) x.push_back(f);
+  }
+  for (const float f :
+       {0.0f, -0.0f, 127.0f, -126.0f, -126.5f, -127.0f, -149.0f, -150.0f, -3e38f, 0.5f, -0.5f})
+    x.push_back(f);
+  std::vector<float> y(x.size(), kNan);
+  target().exp2(x.data(), static_cast<index_t>(x.size()), y.data());
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double truth = std::exp2(double{x[i]});
+    if (truth >= 0x1p-126) {
+      worst = std::max(worst, std::fabs(y[i] / truth - 1));
+    } else {
+      ASSERT_NEAR(y[i], truth, 0x1p-126) << x[i];  // 0 or denormal
+    }
+  }
+  EXPECT_LT(worst, 1.8e-7 + 0x1p-24);  // the polynomial and one rounding of the result
+}
+
+TEST_P(EveryTarget, Exp2OfSpecialValues) {
+  const float x[] = {-kInf, kNan, 0.0f, -1.0f, -kNan};
+  float y[5] = {};
+  target().exp2(x, 5, y);
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_FALSE(std::signbit(y[0]));
+  EXPECT_TRUE(std::isnan(y[1]));
+  EXPECT_EQ(y[2], 1.0f);  // equal scores have equal weights
+  EXPECT_EQ(y[3], 0.5f);
+  EXPECT_TRUE(std::isnan(y[4]));
+}
+
+TEST_P(EveryTarget, WidensEveryElementExactly) {
+  std::vector<std::uint16_t> bits(0x10000 + 5);
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
+  std::vector<float> wide(bits.size());
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    target().widen(bits.data(), dtype, static_cast<index_t>(bits.size()), wide.data());
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const float truth = dtype == DType::bf16 ? f32_from_bf16(bits[i]) : f32_from_f16(bits[i]);
+      if (std::isnan(truth)) {
+        ASSERT_TRUE(std::isnan(wide[i])) << i;
+      } else {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), std::bit_cast<std::uint32_t>(truth)) << i;
+      }
+    }
+  }
+}
+
+TEST_P(EveryTarget, NarrowsLikeTheScalarConversion) {
+  std::vector<float> x = {0.0f, -0.0f, kInf, -kInf, kNan, 65519.996f, 65520.0f, 0x1p-24f, 0x1p-25f, 3.4e38f};
+  std::mt19937 generator(3);
+  while (x.size() < 200'003) {
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(generator())));
+    // Exponents of the binary16 range, which random bits seldom have.
+    x.push_back(std::ldexp(1.0f + static_cast<float>(generator() % 8192) / 8192,
+                           static_cast<int>(generator() % 48) - 30));
+  }
+  std::vector<std::uint16_t> narrow(x.size());
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    target().narrow(x.data(), dtype, static_cast<index_t>(x.size()), narrow.data());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_EQ(narrow[i], dtype == DType::bf16 ? bf16_from_f32(x[i]) : f16_from_f32(x[i])) << x[i];
+  }
+}
+
+// Case A41.
+TEST_P(EveryTarget, RotatesInterleavedAndHalfSplitPairs) {
+  struct Expected {
+    int position;
+    bool interleaved;
+    double x[4];
+  };
+  const Expected cases[] = {
+      {1, true, {-1.142639663748, 1.922075596544, 2.959850667913, 4.029799501669}},
+      {1, false, {-1.984110648556, 1.959900667497, 2.462377902412, 4.019799668335}},
+      {3, true, {-1.272232512720, -1.838864985141, 2.878668100437, 4.088186635603}},
+      {3, false, {-1.413352520780, 1.879118066688, -2.828857481741, 4.058191135401}},
+  };
+  for (const Expected& c : cases) {
+    float row[6] = {1, 2, 3, 4, 5, 6}, cos[2], sin[2];
+    for (int p = 0; p < 2; ++p) {
+      const double angle = c.position * std::pow(10000.0, -2.0 * p / 4);
+      cos[p] = static_cast<float>(std::cos(angle));
+      sin[p] = static_cast<float>(std::sin(angle));
+    }
+    target().rotate(row, cos, sin, 4, c.interleaved);
+    for (int e = 0; e < 4; ++e) EXPECT_NEAR(row[e], c.x[e], 5e-7) << c.position << " " << c.interleaved;
+    EXPECT_EQ(row[4], 5.0f);  // past dim: unchanged
+    EXPECT_EQ(row[5], 6.0f);
+  }
+}
+
+TEST_P(EveryTarget, ScalesByFactorsThatFp32CannotHold) {
+  float x[3] = {1e30f, -2e30f, 0.0f};
+  target().scale(x, 3, 1e-60);
+  EXPECT_FLOAT_EQ(x[0], 1e-30f);
+  EXPECT_FLOAT_EQ(x[1], -2e-30f);
+  EXPECT_EQ(x[2], 0.0f);
+}
+
+TEST_P(EveryTarget, TransposesThereAndBack) {
+  for (const index_t n : {1, 7, 8, 9, 64, 101, 512}) {
+    std::vector<float> rows(8 * kStageStride), columns(512 * 48, kNan), back(8 * kStageStride, kNan);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    for (const index_t stride : {8, 48}) {
+      target().rows_to_columns(rows.data(), n, columns.data(), stride);
+      for (index_t c = 0; c < n; ++c)
+        for (index_t r = 0; r < 8; ++r)
+          ASSERT_EQ(columns[static_cast<std::size_t>(c * stride + r)],
+                    rows[static_cast<std::size_t>(r * kStageStride + c)]);
+      target().columns_to_rows(columns.data(), stride, n, back.data());
+      for (index_t r = 0; r < 8; ++r)
+        ASSERT_EQ(
+            std::memcmp(&back[static_cast<std::size_t>(r * kStageStride)],
+                        &rows[static_cast<std::size_t>(r * kStageStride)], static_cast<std::size_t>(n) * 4),
+            0);
+    }
+  }
+}
+
+TEST_P(EveryTarget, FindsOneNonFiniteElement) {
+  std::vector<float> x(131, 3e38f);
+  EXPECT_TRUE(target().all_finite(x.data(), 131));
+  for (const float bad : {kNan, kInf, -kInf})
+    for (std::size_t at = 0; at < x.size(); ++at) {
+      x[at] = bad;
+      ASSERT_FALSE(target().all_finite(x.data(), 131)) << at;
+      ASSERT_TRUE(target().all_finite(x.data(), static_cast<index_t>(at)));
+      x[at] = 1;
+    }
+}
+
+TEST(Targets, AreListedBestFirstAndFoundByName) {
+  const std::vector<std::string> isas = cpu_isas();
+  ASSERT_FALSE(isas.empty());
+  EXPECT_STREQ(target_named("auto").name, isas.front().c_str());
+  for (const std::string& isa : isas) EXPECT_EQ(target_named(isa).name, isa);
+  try {
+    target_named("AVX9");
+    FAIL() << "AVX9 was accepted";
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("AVX9"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(isas.back()), std::string::npos) << error.what();
+  }
+}
+
+TEST(Targets, FmaPeakIsPlausible) {
+  for (const std::string& isa : cpu_isas()) {
+    const double peak = measure_fma_peak(1, isa, 0.02);
+    EXPECT_GT(peak, 1e8) << isa;   // slower than any machine that runs this
+    EXPECT_LT(peak, 1e12) << isa;  // 64 FLOP a cycle at 15 GHz
+  }
+  EXPECT_THROW(measure_fma_peak(0), UsageError);
+  EXPECT_THROW(measure_fma_peak(1, "none"), UsageError);
+}
+
+}  // namespace
+}  // namespace ringattn::cpu
