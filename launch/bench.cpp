@@ -59,16 +59,14 @@ class Bench {
       tensors_ = allocate_shard(problem_, sharding_, session_.rank());
       generate(tensors_, options().seed, problem_, sharding_, session_.rank());
     });
-    // The peak is taken on both sides of the work and the larger one counts: a neighbour on the machine can
-    // only make it look smaller, and fraction_of_peak larger than it is.
-    double peak = measure_peak();
+    measure_peak();
     const auto [facts, iterations] = time_mode(options().mode, "timed iteration ");
     const std::uint64_t peak_rss = peak_rss_bytes();
     const auto outcome = check();
     const std::optional<double> exchange = time_exchange(iterations);
-    peak = std::max(peak, measure_peak());
+    measure_peak();
 
-    Report report = make_report(session_, problem_, sharding_, facts, iterations, peak, peak_rss);
+    Report report = make_report(session_, problem_, sharding_, facts, iterations, peak_, peak_rss);
     report.warmup = options().warmup;
     report.seed = options().seed;
     report.comm_seconds = exchange;
@@ -81,9 +79,12 @@ class Bench {
  private:
   const Options& options() const { return session_.options; }
 
-  double measure_peak() {
-    meet(*session_.comm, options().deadline);  // ranks that share CPUs measure their shares of them
-    return measure_fma_peak(session_.threads(), options().isa);
+  // Taken before, between and after the timed iterations, and the largest counts: a neighbour on the machine
+  // can only make the peak look smaller, and fraction_of_peak larger than it is. Ranks that share CPUs
+  // measure at the same time, so each of them finds its share.
+  void measure_peak(double seconds = 0.1) {
+    meet(*session_.comm, options().deadline);
+    peak_ = std::max(peak_, measure_fma_peak(session_.threads(), options().isa, seconds));
   }
 
   std::pair<RingFacts, Iterations> time_mode(Mode mode, const std::string& name) {
@@ -91,6 +92,8 @@ class Bench {
     shared_call([&] { ring.emplace(session_.comm, problem_, sharding_, session_.ring_options(mode)); });
     const IterationHooks hooks{.sleep = session_.faults.sleep_of(session_.rank()),
                                .before = [&](int done, int of, bool timed) {
+                                 constexpr double kBetween = 0.02;  // seconds
+                                 if (timed && mode == options().mode) measure_peak(kBetween);
                                  progress_.show((timed ? name : "warm-up ") + std::to_string(done + 1) +
                                                 " of " + std::to_string(of));
                                }};
@@ -134,6 +137,7 @@ class Bench {
   Sharding sharding_;
   Progress progress_;
   ShardTensors tensors_;
+  double peak_ = 0;  // FLOP/s of this rank's threads
   std::string check_off_;
 };
 

@@ -14,7 +14,7 @@ namespace ringattn::launch {
 namespace {
 
 // Rows of keys and of values that a rank keeps in float64 while it checks.
-constexpr std::size_t kCacheBytes = std::size_t{128} << 20;
+constexpr std::size_t kCacheBytes = std::size_t{64} << 20;
 
 // What one rank saw of one tensor.
 struct Seen {
@@ -165,6 +165,15 @@ double difference(double got, double want) {
 double error_bound(DType type, double naive_error, double largest) {
   const double half_unit = type == DType::f32 ? 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8;
   return std::max(2 * naive_error, half_unit * largest) + 1e-6 * largest;
+}
+
+double check_bytes(const Problem& problem) {
+  const HeadShape heads = problem.heads();
+  const auto rows = static_cast<double>(problem.seqlen_k());
+  const auto cache = [&](index_t dim) {
+    return std::min(static_cast<double>(kCacheBytes), rows * static_cast<double>(dim) * sizeof(double));
+  };
+  return cache(heads.head_dim) + cache(heads.head_dim_v) + rows * sizeof(float);
 }
 
 CheckOutcome check_output(Communicator& comm, const Problem& problem, const Sharding& sharding,

@@ -54,6 +54,9 @@ double difference(double got, double want);
 //         + 1e-6 * max(|want|): what the type itself cannot hold is no error of the algorithm.
 double error_bound(DType type, double naive_error, double largest);
 
+// Bytes that check_output holds at most on a rank, without what the inputs hold themselves.
+double check_bytes(const Problem& problem);
+
 // Collective. The same outcome on every rank.
 CheckOutcome check_output(Communicator& comm, const Problem& problem, const Sharding& sharding,
                           const CheckPlan& plan, const CheckInputs& inputs, const CheckedOutput& output,

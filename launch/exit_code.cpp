@@ -27,9 +27,9 @@ Failure failure_of(const std::exception_ptr& error) noexcept {
   } catch (const std::bad_alloc&) {
     return {ExitCode::memory, "out of memory"};
   } catch (const std::exception& e) {
-    return {ExitCode::bug, std::string("internal error: ") + e.what()};
+    return {ExitCode::bug, std::string(e.what()) + " (internal error)"};
   } catch (...) {
-    return {ExitCode::bug, "internal error: unknown exception"};
+    return {ExitCode::bug, "unknown exception (internal error)"};
   }
 }
 

@@ -1,6 +1,6 @@
 // Where the program's words go: the table for people and the JSON lines for programs.
 #pragma once
-#include <memory>
+#include <optional>
 #include <string>
 
 namespace ringattn::launch {
@@ -8,18 +8,13 @@ namespace ringattn::launch {
 // A text file that has its name only when it is complete.
 class PendingText {
  public:
-  // Opens a temporary file beside `path`. Throws DataError naming the path if that cannot be done.
+  // Throws DataError naming the path if it could not be written.
   explicit PendingText(std::string path);
-  ~PendingText();  // removes the temporary file unless it was committed
-  PendingText(const PendingText&) = delete;
-  PendingText& operator=(const PendingText&) = delete;
-
-  // Writes, flushes to disk, renames. Throws DataError naming the path.
+  // Writes beside the path, flushes to disk, renames. Throws DataError naming the path.
   void commit(const std::string& text);
 
  private:
-  std::string path_, temporary_;
-  int file_ = -1;
+  std::string path_;
 };
 
 // "" = no JSON; "-" = JSON on stdout and the table on stderr; otherwise JSON in that file and the table on
@@ -34,7 +29,7 @@ class Output {
 
  private:
   std::string json_;
-  std::unique_ptr<PendingText> file_;
+  std::optional<PendingText> file_;
 };
 
 }  // namespace ringattn::launch

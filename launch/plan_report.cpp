@@ -61,14 +61,11 @@ std::string estimate_text(const PlanReport& report) {
   std::string text = seconds_text(e.seconds) + ": compute " + seconds_text(e.compute_seconds) + " at " +
                      rate_text(report.machine.flops_per_second) + "FLOP/s a rank (80% of the FMA peak of " +
                      std::to_string(report.threads) + " threads here)";
-  if (report.machine.link_gbps > 0) {
-    text += ", transfers " + seconds_text(e.transfer_seconds) + " at " +
-            number_text(report.machine.link_gbps) + " Gbit/s + " +
-            number_text(report.machine.link_latency_us) + " us, hidden where a hop is long enough";
-  } else {
-    text += "; transfers not estimated, no --link-gbps";
-  }
-  return text;
+  if (!report.machine.has_link()) return text + "; transfers not estimated, no --link-gbps";
+  const double gbps = report.machine.link_gbps;
+  return text + ", transfers " + seconds_text(e.transfer_seconds) + " at " +
+         (gbps > 0 ? number_text(gbps) + " Gbit/s" : "unlimited bandwidth") + " + " +
+         number_text(report.machine.link_latency_us) + " us, hidden where a hop is long enough";
 }
 
 void list_ranks(std::ostringstream& text, const PlanReport& report) {
@@ -135,13 +132,13 @@ Json hop_json(const Plan& plan, std::size_t s, bool tiles) {
 
 Json estimate_json(const PlanReport& report) {
   const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
-  const bool link = report.machine.link_gbps > 0;
+  const bool link = report.machine.has_link();
   return {{"seconds", e.seconds},
           {"compute_seconds", e.compute_seconds},
           {"transfer_seconds", link ? Json(e.transfer_seconds) : Json(nullptr)},
           {"assumed_tflops_per_rank", report.machine.flops_per_second * 1e-12},
           {"fma_peak_tflops", report.fma_peak * 1e-12},
-          {"link_gbps", link ? Json(report.machine.link_gbps) : Json(nullptr)},
+          {"link_gbps", report.machine.link_gbps > 0 ? Json(report.machine.link_gbps) : Json(nullptr)},
           {"link_latency_us", report.machine.link_latency_us}};
 }
 

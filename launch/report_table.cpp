@@ -26,11 +26,28 @@ std::string percent(double fraction) {
   return text;
 }
 
+std::string threads_text(const Report& report) {
+  const std::string count = range_text(report, &RankFigures::threads, count_text);
+  return count + (count == "1" ? " thread" : " threads");
+}
+
+std::string error_text(double error) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", error);
+  return text;
+}
+
+// Ranks that are out of step, because of the mask or of CPUs that they share, wait longer than a transfer
+// takes.
+std::string hidden_text(double fraction) {
+  return fraction >= 0 ? ", hidden " + percent(fraction) : ", waits exceed the exchange: ranks out of step";
+}
+
 std::string ranks_line(const Report& report) {
   std::string line = std::to_string(report.ranks.size()) +
                      (report.ranks.size() == 1 ? " rank (" : " ranks (") + report.communicator + ") x " +
-                     range_text(report, &RankFigures::threads, count_text) + " threads, " + report.backend +
-                     ", " + range_text(report, &RankFigures::cpus_allowed, count_text) + " CPUs allowed";
+                     threads_text(report) + ", " + report.backend + ", " +
+                     range_text(report, &RankFigures::cpus_allowed, count_text) + " CPUs allowed";
   if (report.oversubscribed) line += ", OVERSUBSCRIBED";
   return line;
 }
@@ -67,8 +84,9 @@ std::string ring_line(const Report& report) {
                      range_text(report, &RankFigures::messages_sent, count_text) +
                      " messages a rank; compute " + seconds_text(report.compute_seconds) + ", wait " +
                      seconds_text(report.wait_seconds);
-  if (report.comm_seconds) line += ", exchange alone " + seconds_text(*report.comm_seconds);
-  if (const auto hidden = hidden_fraction(report)) line += ", hidden " + percent(*hidden);
+  if (report.comm_seconds && report.ranks.size() > 1)
+    line += ", exchange alone " + seconds_text(*report.comm_seconds);
+  if (const auto hidden = hidden_fraction(report)) line += hidden_text(*hidden);
   return line + "; balance " + percent(report.balance.value());
 }
 
@@ -77,9 +95,9 @@ std::string check_line(const Report& report) {
   const CheckOutcome& check = *report.check;
   std::string line = std::to_string(check.rows) + " rows x " + std::to_string(check.heads_per_row) + " of " +
                      std::to_string(check.num_heads) + " heads in float64: max error " +
-                     number_text(check.out.worst.error) + ", bound " + number_text(check.out.bound) +
-                     " (naive " + number_text(check.out.naive_error) + "); lse " +
-                     number_text(check.lse.worst.error) + ", bound " + number_text(check.lse.bound);
+                     error_text(check.out.worst.error) + ", bound " + error_text(check.out.bound) +
+                     " (naive " + error_text(check.out.naive_error) + "); lse " +
+                     error_text(check.lse.worst.error) + ", bound " + error_text(check.lse.bound);
   return line + (check.passed ? "; passed" : "; FAILED");
 }
 

@@ -68,9 +68,10 @@ Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, c
   for (std::size_t s = 0; s < hops.size(); ++s) {
     const double compute = forward_flops(problem, hops[s].largest_pairs) / machine.flops_per_second;
     // The last block is not handed on. Without a link there is no estimate of a transfer.
-    const bool travels = machine.link_gbps > 0 && s + 1 < hops.size() && hops[s].largest_rows > 0;
+    const bool travels = machine.has_link() && s + 1 < hops.size() && hops[s].largest_rows > 0;
     const double bits = 8 * static_cast<double>(block_bytes(problem, hops[s].largest_rows));
-    const double transfer = travels ? machine.link_latency_us * 1e-6 + bits / (machine.link_gbps * 1e9) : 0;
+    const double on_wire = machine.link_gbps > 0 ? bits / (machine.link_gbps * 1e9) : 0;
+    const double transfer = travels ? machine.link_latency_us * 1e-6 + on_wire : 0;
     sum.compute_seconds += compute;
     sum.transfer_seconds += transfer;
     sum.seconds += std::max(compute, transfer);

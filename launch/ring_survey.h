@@ -40,8 +40,9 @@ RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int thr
 // What the numbers are worth in time, under assumptions that are part of the answer.
 struct Machine {
   double flops_per_second = 0;  // of one rank
-  double link_gbps = 0;         // 0 = not given: transfers are not estimated
+  double link_gbps = 0;         // 0 = unlimited
   double link_latency_us = 0;
+  bool has_link() const { return link_gbps > 0 || link_latency_us > 0; }  // else transfers are not estimated
 };
 struct Estimate {
   double compute_seconds = 0;   // sum over hops of the slowest rank

@@ -15,7 +15,7 @@ namespace ringattn::launch {
 namespace {
 
 // Pieces of K and V files that a rank keeps while it checks.
-constexpr std::size_t kReaderBytes = std::size_t{128} << 20;
+constexpr std::size_t kReaderBytes = std::size_t{64} << 20;
 
 class Run {
  public:
@@ -31,7 +31,7 @@ class Run {
   Report run(const std::function<void(const Report&)>& accept) {
     agree_on_problem(session_, problem_, sharding_);
     OutputFiles outputs = open_outputs();
-    require_shard_memory(session_, problem_, sharding_);
+    require_shard_memory(session_, problem_, sharding_, 2.0 * static_cast<double>(kReaderBytes));
     progress_.show("reading");
     step([&] { read(); });
 

@@ -6,6 +6,7 @@
 
 #include "comm/throttled.h"
 #include "kernels/cpu/cpu.h"
+#include "launch/check.h"
 #include "launch/option_values.h"
 #include "launch/problem_options.h"
 #include "launch/steps.h"
@@ -60,12 +61,13 @@ void agree_on_problem(Session& session, const Problem& problem, const Sharding& 
   shared_call([&] { agree_on_fields(*session.comm, fields, Clock::now() + session.options.deadline); });
 }
 
-void require_shard_memory(Session& session, const Problem& problem, const Sharding& sharding) {
+void require_shard_memory(Session& session, const Problem& problem, const Sharding& sharding,
+                          double reader_bytes) {
   const int ranks_in_process = session.placement.ranks_are_threads ? session.ranks() : 1;
   shared_step(*session.comm, session.options.deadline, [&] {
-    const double needed =
-        shard_bytes(problem, sharding, session.rank()) +
-        static_cast<double>(workspace(problem, sharding, session.rank(), session.threads()).total());
+    const Workspace ring = workspace(problem, sharding, session.rank(), session.threads());
+    double needed = shard_bytes(problem, sharding, session.rank()) + static_cast<double>(ring.total());
+    if (session.options.check_rows > 0) needed += check_bytes(problem) + reader_bytes;
     require_memory(needed, memory_room(session.placement.ranks_on_node(session.rank()), ranks_in_process));
   });
 }
