@@ -13,7 +13,7 @@ namespace po = boost::program_options;
 
 constexpr unsigned kRun = bit(Command::run), kBench = bit(Command::bench), kPlan = bit(Command::plan),
                    kInfo = bit(Command::info);
-constexpr unsigned kForward = kRun | kBench, kProblem = kRun | kBench | kPlan, kMade = kBench | kPlan;
+constexpr unsigned kForward = kRun | kBench, kProblem = kRun | kBench | kPlan;
 
 // In `run` the files give the shapes; the options that name a shape are then promises to be kept.
 constexpr auto kTable = std::to_array<OptionRow>({

@@ -39,7 +39,10 @@ TEST_P(BenchOfTypes, ChecksItsNumbersForEveryMaskAndNumberOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(All, BenchOfTypes,
                          testing::Combine(testing::Values("f32", "bf16", "f16"),
-                                          testing::Values("contiguous", "zigzag", "striped")));
+                                          testing::Values("contiguous", "zigzag", "striped")),
+                         [](const auto& values) {
+                           return std::string(std::get<0>(values.param)) + "_" + std::get<1>(values.param);
+                         });
 
 TEST(Bench, MoreRanksThanRowsLeaveSomeEmpty) {
   const auto json = bench("--communicator threads --ranks 5 --mask causal",
@@ -112,18 +115,26 @@ TEST(Bench, WrongNumbersAreExitOneWithIndexAndValues) {
 }
 
 TEST(Bench, FailuresOfARankHaveTheirExitCodes) {
-  const std::string ring = "bench --communicator threads --ranks 3 --deadline 2" + kSmall;
+  const std::string ring = "bench --communicator threads --ranks 3" + kSmall;
   const std::vector<std::tuple<const char*, int, const char*>> faults{
-      {"fail:rank=1,hop=0", 4, "rank 1"},     {"vanish:rank=1,hop=0", 4, "rank 1"},
-      {"truncate:rank=0,hop=1", 4, "rank 1"}, {"throw:rank=2,hop=0", 70, "rank 2"},
-      {"oom:rank=1,hop=1", 6, "rank 1"},      {"die:rank=1,hop=0", 137, ""},
-      {"kill:rank=1,hop=0", 137, ""},         {"nonsense", 2, "RINGATTN_TEST_FAULT"}};
+      {"fail:rank=1,hop=0", 4, "rank 1"},    {"truncate:rank=0,hop=1", 4, "rank 1"},
+      {"throw:rank=2,hop=0", 70, "rank 2"},  {"oom:rank=1,hop=1", 6, "rank 1"},
+      {"die:rank=1,hop=0", 137, ""},         {"kill:rank=1,hop=0", 137, ""},
+      {"nonsense", 2, "RINGATTN_TEST_FAULT"}};
   for (const auto& [fault, code, text] : faults) {
     const Ended ended = ringattn_with_fault(fault, words(ring));
     EXPECT_EQ(ended.code, code) << fault << ": " << ended.err;
     EXPECT_NE(ended.err.find(text), std::string::npos) << fault << ": " << ended.err;
     EXPECT_EQ(ended.out, "") << fault;
   }
+}
+
+TEST(Bench, ARankThatFallsSilentIsExitFourAtTheDeadline) {
+  const Ended ended = ringattn_with_fault(
+      "vanish:rank=1,hop=0", words("bench --communicator threads --ranks 3 --deadline 2" + kSmall));
+  EXPECT_EQ(ended.code, 4) << ended.err;
+  EXPECT_NE(ended.err.find("timed out after 2."), std::string::npos) << ended.err;
+  EXPECT_EQ(ended.out, "");
 }
 
 TEST(Bench, MemoryThatIsNotThereIsExitSixBeforeItIsTouched) {

@@ -23,7 +23,9 @@ TEST(Steps, AFailureInASharedStepEndsAllRanksWithItsCode) {
       {[] { throw OutOfMemory("needs 9 GiB"); }, ExitCode::memory},
       {[] { throw DeviceError("no device"); }, ExitCode::device},
       {[] { throw std::logic_error("broken promise"); }, ExitCode::bug}};
-  for (const auto& [fail, code] : failures) {
+  for (const auto& failure : failures) {
+    const auto& fail = failure.first;
+    const ExitCode code = failure.second;
     std::mutex mutex;
     int shared = 0;
     testing::internal::CaptureStderr();
