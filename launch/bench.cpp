@@ -27,6 +27,7 @@ void generate(ShardTensors& tensors, std::uint64_t seed, const Problem& problem,
                  tensors.v);
 }
 
+// The check makes its inputs again from the formula: it does not look at the tensors that the ring was given.
 ReadHead generated(std::uint64_t seed, TensorId tensor, index_t dim, DType dtype) {
   return [=](index_t batch, index_t head, Range positions, std::span<float> to) {
     for (index_t i = 0; i < positions.count(); ++i) {
@@ -43,6 +44,7 @@ CheckInputs generated_inputs(std::uint64_t seed, const Problem& problem) {
           .v = generated(seed, TensorId::v, heads.head_dim_v, problem.dtype)};
 }
 
+// The steps of one rank, in the order of run().
 class Bench {
  public:
   Bench(Session session, Problem problem)

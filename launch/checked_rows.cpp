@@ -32,6 +32,8 @@ std::vector<QueryRow> sample_rows(index_t batch, index_t seqlen_q, index_t count
     for (index_t flat = 0; flat < total; ++flat) add(flat);
     return rows;
   }
+  // The first row sees one key and the last one sees all of them under a causal mask: both ends are worth a
+  // look.
   if (count > 1) add(0);
   for (index_t s = 0; s + 2 < count; ++s) {
     const index_t begin = 1 + fraction(total - 2, s, count - 2),
@@ -75,6 +77,7 @@ CheckPlan plan_check(const Problem& problem, index_t rows, double budget) {
       keys += static_cast<double>(range.count());
   }
   const double flops_a_head = 2 * keys * static_cast<double>(heads.head_dim + heads.head_dim_v);
+  // A sample in which nothing is visible costs nothing.
   const double affordable = flops_a_head > 0 ? budget / flops_a_head : static_cast<double>(heads.num_heads);
   plan.heads_per_row =
       static_cast<index_t>(std::clamp(affordable, 1.0, static_cast<double>(heads.num_heads)));

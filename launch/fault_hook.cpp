@@ -11,6 +11,7 @@
 namespace ringattn::launch {
 namespace {
 
+// The three tables are the whole vocabulary; the header explains the words.
 constexpr auto kOutputs = std::to_array<std::pair<const char*, OutputFault>>({
     {"output-nan", OutputFault::nan},
     {"output-inf", OutputFault::inf},
@@ -33,12 +34,14 @@ constexpr auto kActions = std::to_array<std::pair<const char*, HopAction>>({
     {"oom", HopAction::out_of_memory},
 });
 
+// The row of that name, or nothing.
 template <class Table>
 auto lookup(const Table& table, const std::string& name) {
   const auto row = std::find_if(table.begin(), table.end(), [&](const auto& r) { return name == r.first; });
   return row == table.end() ? std::nullopt : std::optional(row->second);
 }
 
+// Empty parts are kept, so that ";;" and a trailing separator are found out as kinds without a name.
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -77,6 +80,7 @@ struct Part {
       if (!values.emplace(key, value).second) refuse_fault(whole, key + " is given twice");
     }
   }
+  // A key too many is refused like one that is missing: a test that misspells its fault must not pass.
   void expect(const std::vector<std::string>& keys) const {
     for (const std::string& key : keys) {
       if (!values.contains(key)) refuse_fault(text, key + " is missing");
@@ -125,6 +129,7 @@ TestFaults parse_test_faults(const char* value) {
   return faults;
 }
 
+// Actions wrap transfers: what ends the rank comes before what only spoils its message.
 std::shared_ptr<Communicator> with_faults(std::shared_ptr<Communicator> inner, const TestFaults& faults) {
   const int rank = inner->rank();
   std::vector<Fault> mine;

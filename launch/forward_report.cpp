@@ -8,6 +8,7 @@
 namespace ringattn::launch {
 namespace {
 
+// Medians, because one disturbed iteration should not move a rank's figure.
 double median_of(const std::vector<Iteration>& iterations, double Iteration::*figure) {
   std::vector<double> values;
   for (const Iteration& iteration : iterations) values.push_back(iteration.*figure);
@@ -26,6 +27,7 @@ RingFacts::RingFacts(const RingAttention& ring)
 
 void require_planned_traffic(Session& session, const RingFacts& facts, const Iterations& iterations,
                              Mode mode) {
+  // Counted by the communicator, below every decorator that might hide a message.
   const Traffic planned = mode == Mode::compute_only ? Traffic{} : facts.planned;
   shared_step(*session.comm, session.options.deadline, [&] {
     for (const Iteration& iteration : iterations[static_cast<std::size_t>(session.rank())]) {
@@ -68,6 +70,7 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
   report.link_latency_us = session.options.link_latency_us;
   report.ranks = gather_values(*session.comm, mine, session.options.deadline);
   report.hops = facts.hops;
+  // Only rank 0 prints, and planning all ranks is work.
   if (session.rank() == 0) report.balance = ring_balance(problem, sharding);
   report.iterations = static_cast<int>(own.size());
   report.seconds = spread_of(slowest(iterations, &Iteration::seconds));

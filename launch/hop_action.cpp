@@ -20,6 +20,7 @@ class ActingCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
                                std::span<std::byte> from_prev) override {
+    // Before the transfer starts: the peers wait for something that never comes.
     if (hop == hop_) act();
     return inner_->shift(hop, to_next, from_prev);
   }

@@ -14,6 +14,7 @@ namespace {
 
 Iteration one_iteration(RingAttention& ring, Communicator& comm, const ShardTensors& tensors,
                         std::chrono::milliseconds sleep) {
+  // Counters are read outside the clock.
   const SentCount before = comm.sent();
   const auto start = Clock::now();
   if (sleep.count() > 0) std::this_thread::sleep_for(sleep);
@@ -47,6 +48,7 @@ Iterations time_iterations(RingAttention& ring, Communicator& comm, const ShardT
     const Iteration iteration = one_iteration(ring, comm, tensors, hooks.sleep);
     if (timed) mine.push_back(iteration);
   }
+  // As bytes: ranks run the same program, and the iterations are plain numbers.
   Iterations all;
   for (const auto& blob : comm.all_gather(std::as_bytes(std::span(mine)), Clock::now() + patience)) {
     if (blob.size() != mine.size() * sizeof(Iteration))

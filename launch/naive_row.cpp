@@ -9,6 +9,7 @@
 namespace ringattn::launch {
 namespace {
 
+// As the type would store it; f32 takes the short way.
 float narrow(DType type, double value) {
   return type == DType::f32 ? static_cast<float>(value) : rounded(type, static_cast<float>(value));
 }
@@ -34,6 +35,7 @@ RowOutput naive_row(DType type, const RowInputs& inputs) {
     }
   }
   if (logits.empty()) return result;
+  // A NaN among the logits makes the sum NaN; the check does not take such a row as its yardstick.
   const float largest = *std::max_element(logits.begin(), logits.end());
   float sum = 0;
   for (float& logit : logits) {

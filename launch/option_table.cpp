@@ -66,6 +66,7 @@ constexpr auto kTable = std::to_array<OptionRow>({
 
 constexpr std::array kCommands{Command::run, Command::bench, Command::plan, Command::info};
 
+// One line each, for the help.
 constexpr std::string_view summary(Command command) {
   switch (command) {
     case Command::run:
@@ -119,6 +120,7 @@ std::string commands_of(const OptionRow& row) {
   return list;
 }
 
+// The exit codes are part of the interface: scripts read them.
 std::string help_text() {
   std::ostringstream text;
   text << "ringattn: exact attention over sequences too long for one device\n\n"
@@ -135,6 +137,7 @@ std::string help_text() {
 }
 
 std::string help_text(Command command) {
+  // Widths that keep the longest placeholder and its text on one line.
   constexpr unsigned kLineLength = 110, kHelpColumn = 66;
   po::options_description options("Options", kLineLength, kHelpColumn);
   for (const OptionRow& row : kTable) {

@@ -13,6 +13,7 @@
 namespace ringattn::launch {
 namespace {
 
+// A limit that nobody can reach is not mentioned.
 std::string range_text(index_t min, index_t max) {
   if (max == std::numeric_limits<index_t>::max()) return "a whole number from " + std::to_string(min);
   return "a whole number from " + std::to_string(min) + " to " + std::to_string(max);
@@ -54,6 +55,7 @@ std::optional<std::vector<index_t>> numbers_of_file(std::string_view text) {
 
 }  // namespace
 
+// One sentence for all refusals, so that tests and users know where to look.
 void refuse(std::string_view option, std::string_view value, std::string_view allowed) {
   throw UsageError("--" + std::string(option) + " is '" + std::string(value) + "', allowed is " +
                    std::string(allowed));
@@ -89,6 +91,7 @@ double parse_real(std::string_view option, std::string_view value, Real allowed)
 }
 
 std::chrono::milliseconds parse_seconds(std::string_view option, std::string_view value) {
+  // About 115 days; milliseconds of it fit any clock.
   constexpr double kMost = 1e7;
   double seconds = 0;
   if (!whole_text(value, seconds) || !(seconds >= 0.001 && seconds <= kMost)) {

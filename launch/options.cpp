@@ -16,11 +16,13 @@ namespace po = boost::program_options;
 constexpr index_t kMostTokens = index_t{1}
                                 << 48;  // far from any overflow of positions and pairs times a head
 constexpr index_t kMostHeads = 1 << 20;
+// Far above any machine; what is larger is a slip of the finger.
 constexpr index_t kMostRanks = 1 << 20;
 constexpr index_t kMostThreads = 4096;
 constexpr index_t kMostRepeats = 1'000'000;
 constexpr index_t kMostOffset = index_t{1} << 48;
 
+// What was given, by option name without the dashes. A switch has the value "".
 using Values = std::map<std::string, std::string>;
 
 const std::string* find(const Values& values, const std::string& name) {
@@ -49,6 +51,8 @@ po::options_description all_options() {
   return all;
 }
 
+// Boost splits the words; whether each of them may stand here is decided below, so that every refusal names
+// option, value and what is allowed, and nothing is guessed from an abbreviation.
 Values parse_words(Command command, const std::vector<std::string>& words) {
   const po::options_description all = all_options();
   const auto style = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent |
@@ -61,6 +65,7 @@ Values parse_words(Command command, const std::vector<std::string>& words) {
   }
   Values values;
   for (const po::option& option : parsed) {
+    // The word as it was typed: "--dropout=0.1" rather than "dropout".
     const std::string given = option.original_tokens.empty() ? option.string_key : option.original_tokens[0];
     const OptionRow* row = option.position_key >= 0 ? nullptr : find_option(option.string_key);
     if (option.position_key >= 0 || row == nullptr) {
@@ -68,6 +73,7 @@ Values parse_words(Command command, const std::vector<std::string>& words) {
                        "; allowed are " + allowed_options(command));
     }
     const std::string value = option.value.empty() ? "" : option.value[0];
+    // An option that would change nothing here is an error: who gives it believes that it does something.
     if (!(row->commands & bit(command))) {
       throw UsageError("--" + option.string_key + (value.empty() ? "" : " '" + value + "'") +
                        " means nothing to ringattn " + std::string(name_of(command)) + ", only to " +
@@ -82,6 +88,7 @@ Values parse_words(Command command, const std::vector<std::string>& words) {
   return values;
 }
 
+// Two options that cannot both hold, or one that needs another.
 [[noreturn]] void contradiction(const Values& values, const std::string& name, const std::string& why) {
   throw UsageError("--" + name + " '" + values.at(name) + "' " + why);
 }
@@ -116,6 +123,8 @@ void read_shape(const Values& values, ProblemOptions& problem) {
   }
 }
 
+// The mask options are kept apart until the lengths are known; mask and documents are made in
+// problem_options.cpp.
 void read_mask(const Values& values, ProblemOptions& problem) {
   if (const std::string* v = find(values, "mask")) {
     problem.causal = parse_choice("mask", *v, {"full", "causal"}) == 1;
@@ -139,6 +148,7 @@ void read_mask(const Values& values, ProblemOptions& problem) {
   }
 }
 
+// Rope::dim may exceed head_dim here: only the problem knows both.
 void read_rope(const Values& values, Rope& rope) {
   if (const std::string* v = find(values, "rope")) {
     constexpr std::array kinds{Rope::Pairing::none, Rope::Pairing::half, Rope::Pairing::interleaved};
@@ -158,6 +168,8 @@ void read_rope(const Values& values, Rope& rope) {
   rope.position_offset = whole(values, "position-offset", -kMostOffset, kMostOffset).value_or(0);
 }
 
+// In plan --ranks is the size of the ring to plan; elsewhere it only makes sense where this program starts
+// the ranks.
 void read_ranks(const Values& values, Options& options) {
   if (const std::string* v = find(values, "communicator")) {
     options.communicator =
@@ -226,6 +238,7 @@ void read_ends(const Values& values, Options& options) {
   }
 }
 
+// The files are opened much later, by every rank; here only their names must be there and differ.
 void read_files(const Values& values, Files& files) {
   const auto required = [&](const char* name) {
     const std::string* value = find(values, name);

@@ -12,6 +12,7 @@
 namespace ringattn::launch {
 namespace {
 
+// Both lists are ascending.
 std::vector<int> common_cpus(const RankPlace& a, const RankPlace& b) {
   std::vector<int> common;
   std::set_intersection(a.cpus.begin(), a.cpus.end(), b.cpus.begin(), b.cpus.end(),
@@ -64,6 +65,7 @@ int Placement::threads_on_node(int rank) const {
 
 bool Placement::oversubscribed() const { return !warnings().empty(); }
 
+// A rank with too few CPUs is named for itself; its machine is not counted again for the same reason.
 std::vector<std::string> Placement::warnings() const {
   std::vector<std::string> warnings;
   std::set<std::string> hosts;
@@ -114,6 +116,7 @@ Placement place_ranks(Communicator& comm, std::optional<index_t> threads, bool r
     count = threads ? static_cast<int>(*threads)
                     : default_threads(placement, comm.rank(), std::getenv("OMP_NUM_THREADS"));
   });
+  // Threads can only be counted once everybody knows who shares the machine.
   const std::vector<int> counts = gather_values(comm, count, patience);
   for (std::size_t r = 0; r < counts.size(); ++r) placement.ranks[r].threads = counts[r];
   return placement;

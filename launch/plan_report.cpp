@@ -21,6 +21,7 @@ struct Summary {
   double min = 0, mean = 0, max = 0;
 };
 
+// One figure over the planned ranks.
 template <class Figure>
 Summary summary_of(const std::vector<PlannedRank>& ranks, Figure&& figure) {
   Summary s{.min = figure(ranks.at(0)), .mean = 0, .max = figure(ranks.at(0))};
@@ -41,6 +42,7 @@ constexpr auto kMessages = [](const PlannedRank& r) { return static_cast<double>
 constexpr auto kWorkspace = [](const PlannedRank& r) { return r.workspace_bytes; };
 constexpr auto kTensors = [](const PlannedRank& r) { return r.tensor_bytes; };
 
+// "mean (min .. max)", or the one figure that all ranks share.
 template <class Figure, class Text>
 std::string summary_line(const PlanReport& report, Figure&& figure, Text&& text) {
   const Summary s = summary_of(report.survey.ranks, figure);
@@ -56,6 +58,7 @@ std::string balance_text(const PlanReport& report) {
   return text;
 }
 
+// An estimate is worth as much as its assumptions, so they are part of the sentence.
 std::string estimate_text(const PlanReport& report) {
   const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
   std::string text = seconds_text(e.seconds) + ": compute " + seconds_text(e.compute_seconds) + " at " +
@@ -77,6 +80,7 @@ void list_ranks(std::ostringstream& text, const PlanReport& report) {
   }
 }
 
+// Half-open ranges, like Range; a side of the band without a limit says so.
 std::string tile_text(const Tile& tile) {
   const auto bound = [](index_t n) {
     return std::abs(n) >= kUnbounded ? std::string("none") : std::to_string(n);
@@ -87,6 +91,7 @@ std::string tile_text(const Tile& tile) {
 }
 
 void list_hops(std::ostringstream& text, const Plan& plan, bool tiles) {
+  // Whoever asks for tiles gets all of them; a plain list of hops stays readable.
   const std::size_t shown = tiles ? plan.hops().size() : std::min(plan.hops().size(), kMostLines);
   for (std::size_t s = 0; s < shown; ++s) {
     const Hop& hop = plan.hops()[s];
@@ -113,6 +118,7 @@ Json rank_json(const PlannedRank& r) {
           {"tensor_bytes", r.tensor_bytes}};
 }
 
+// kUnbounded is written as it is: a number that no difference of positions reaches.
 Json hop_json(const Plan& plan, std::size_t s, bool tiles) {
   const Hop& hop = plan.hops()[s];
   Json json{{"hop", s},
@@ -194,6 +200,7 @@ std::string json_lines_of(const PlanReport& report) {
   json["balance"] = survey.balance ? Json(survey.balance->value()) : Json(nullptr);
   json["balance_not_computed"] = survey.balance ? Json(nullptr) : Json(survey.incomplete);
   json["estimate"] = estimate_json(report);
+  // The first line is the ring; a reader that wants no more stops there.
   std::string lines = json.dump() + "\n";
   if (report.detail) {
     for (std::size_t s = 0; s < report.detail->hops().size(); ++s) {

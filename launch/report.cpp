@@ -11,6 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Null says "not measured", which 0 would not.
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -20,6 +21,7 @@ Json scaled(const std::optional<double>& value, double factor) {
   return value ? Json(*value * factor) : Json(nullptr);
 }
 
+// The rank that needs most decides whether a job fits.
 template <class T>
 T largest(const Report& report, T RankFigures::*figure) {
   T value{};
@@ -67,6 +69,7 @@ Json rank_json(std::size_t rank, const RankFigures& figures) {
           {"peak_rss_bytes", figures.peak_rss_bytes}};
 }
 
+// Fewest CPUs and most threads: the rank on which the two are farthest apart is the one to be seen.
 void add_machine(Json& json, const Report& report) {
   int cpus = report.ranks.at(0).cpus_allowed;
   for (const RankFigures& rank : report.ranks) cpus = std::min(cpus, rank.cpus_allowed);
@@ -79,6 +82,7 @@ void add_machine(Json& json, const Report& report) {
   json["backend"] = report.backend;
 }
 
+// All rates refer to the median iteration; its time is that of the slowest rank.
 void add_rates(Json& json, const Report& report) {
   constexpr double kTera = 1e-12;
   const auto rate = rate_of(report);
@@ -123,6 +127,7 @@ std::optional<double> rate_of(const Report& report) {
   return flops_of(report) / report.seconds.median;
 }
 
+// The mean: ranks may sit on unequal machines.
 std::optional<double> fma_peak_of(const Report& report) {
   double sum = 0;
   for (const RankFigures& rank : report.ranks) sum += rank.fma_peak;
@@ -148,6 +153,7 @@ Spread seconds_over_ranks(const Report& report) {
   return spread_of(std::move(seconds));
 }
 
+// Thrown after the report was written, so that a wrong run can be read.
 void require_right_numbers(const Report& report) {
   if (!report.check || report.check->passed) return;
   throw SharedFailure({.code = ExitCode::wrong_numbers, .text = "wrong numbers: " + report.check->text});
@@ -174,6 +180,7 @@ void add_problem(Json& json, const Problem& problem) {
   json["mask"] = problem.mask.name();
 }
 
+// The order of the fields is the order in which a person reads them.
 Json json_of(const Report& report) {
   Json json;
   json["subcommand"] = name_of(report.command);

@@ -20,6 +20,7 @@ std::string range_text(const Report& report, T RankFigures::*figure, Text&& text
   return low == high ? first : first + " .. " + text(static_cast<double>(high));
 }
 
+// One decimal: the second is noise on any machine.
 std::string percent(double fraction) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f%%", 100 * fraction);
@@ -52,6 +53,7 @@ std::string ranks_line(const Report& report) {
   return line;
 }
 
+// Case A33: the time is the slowest rank's, and how far ranks are apart is shown beside it.
 std::string time_line(const Report& report) {
   const Spread over_ranks = seconds_over_ranks(report);
   std::string line = "median " + seconds_text(report.seconds.median) + " (" +
@@ -90,6 +92,7 @@ std::string ring_line(const Report& report) {
   return line + "; balance " + percent(report.balance.value());
 }
 
+// The naive error stands beside ours: a bound without its yardstick tells nobody anything.
 std::string check_line(const Report& report) {
   if (!report.check) return "off: " + report.check_off;
   const CheckOutcome& check = *report.check;

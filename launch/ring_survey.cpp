@@ -15,6 +15,7 @@ std::uint64_t block_bytes(const Problem& problem, index_t rows) {
   return static_cast<std::uint64_t>(cpu_block_bytes(problem.heads(), problem.dtype, rows));
 }
 
+// All ranks have the same hops; at each of them the slowest one holds up the others.
 void add_hops(std::vector<PlannedHop>& hops, const Plan& plan) {
   hops.resize(std::max(hops.size(), plan.hops().size()));
   for (std::size_t s = 0; s < plan.hops().size(); ++s) {
@@ -48,6 +49,7 @@ RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int thr
   };
   const auto start = std::chrono::steady_clock::now();
   add(0);
+  // Timed and not counted: what a rank costs depends on mask, layout and machine alike.
   const std::chrono::duration<double> one = std::chrono::steady_clock::now() - start;
   if (const double all = one.count() * sharding.ranks(); all > patience_seconds) {
     survey.incomplete = "planning all " + std::to_string(sharding.ranks()) + " ranks would take about " +

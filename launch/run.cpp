@@ -17,6 +17,8 @@ namespace {
 // Pieces of K and V files that a rank keeps while it checks.
 constexpr std::size_t kReaderBytes = std::size_t{64} << 20;
 
+// The steps of one rank, in the order of run(). Nothing is computed before the outputs are known to be
+// writable.
 class Run {
  public:
   Run(Session session, InputFiles inputs, const Shapes& shapes, Problem problem)
@@ -73,6 +75,7 @@ class Run {
     return std::move(*outputs);
   }
 
+  // Only this rank's rows; the files know which bytes those are.
   void read() {
     tensors_ = allocate_shard(problem_, sharding_, session_.rank());
     inputs_.q.read(sharding_.q.segments(session_.rank()), tensors_.q);

@@ -7,6 +7,7 @@
 namespace ringattn::launch {
 namespace {
 
+// "q.npy [1, 1021, 9, 64]": a message about a shape shows all of it.
 std::string shape_text(const TensorFile& file) {
   std::string text;
   for (const index_t n : file.shape()) text += (text.empty() ? "[" : ", ") + std::to_string(n);
@@ -18,12 +19,15 @@ void require_four_dimensions(const TensorFile& file, const char* axes) {
   throw DataError(shape_text(file) + ": a tensor " + axes + " of 4 dimensions is needed");
 }
 
+// Both files are named: which of them is wrong is for the user to say.
 void require_same(const TensorFile& a, std::size_t axis_a, const TensorFile& b, std::size_t axis_b,
                   const char* name) {
   if (a.shape()[axis_a] == b.shape()[axis_b]) return;
   throw DataError(std::string(name) + " differs: " + shape_text(a) + " and " + shape_text(b));
 }
 
+// An option that repeats what the file says is a promise kept; one that does not is an error, not an
+// override.
 void require_option(const char* option, const std::optional<index_t>& value, const TensorFile& file,
                     std::size_t axis) {
   if (!value || *value == file.shape()[axis]) return;
@@ -31,6 +35,7 @@ void require_option(const char* option, const std::optional<index_t>& value, con
                    shape_text(file) + " has " + std::to_string(file.shape()[axis]));
 }
 
+// Of out and of lse.
 std::array<std::vector<index_t>, 2> output_shapes(const Shapes& s) {
   return {std::vector{s.heads.batch, s.seqlen_q, s.heads.num_heads, s.heads.head_dim_v},
           std::vector{s.heads.batch, s.heads.num_heads, s.seqlen_q}};
@@ -89,6 +94,7 @@ OutputFiles create_outputs(const Files& files, const Shapes& shapes) {
 
 OutputFiles attach_outputs(const Files& files, const Shapes& shapes, const std::string& names) {
   const auto [out, lse] = output_shapes(shapes);
+  // The newline is always there, also without lse.
   const std::size_t line = names.find('\n');
   OutputFiles outputs{.out = PendingFile::attach(files.out, names.substr(0, line), out, shapes.dtype),
                       .lse = std::nullopt};

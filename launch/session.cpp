@@ -15,6 +15,7 @@
 namespace ringattn::launch {
 namespace {
 
+// The kernel would refuse it too, but does not know the name of the option.
 void check_isa(const std::string& isa) {
   const std::vector<std::string> known = cpu_isas();
   if (isa == "auto" || std::ranges::find(known, isa) != known.end()) return;
@@ -43,7 +44,9 @@ Session open_session(const std::shared_ptr<Communicator>& comm, const Options& o
     session.faults = parse_test_faults(std::getenv("RINGATTN_TEST_FAULT"));
   });
   session.placement = place_ranks(*comm, options.threads, ranks_are_threads, options.deadline);
+  // Faults below, the link above: a message that is lost on purpose is lost on the slow link as well.
   session.comm = with_faults(session.comm, session.faults);
+  // The placement has gathered over the bare communicator: small talk is not slowed down.
   if (options.link_gbps > 0 || options.link_latency_us > 0) {
     session.comm = make_throttled(
         session.comm, Link{.gigabits_per_second = options.link_gbps, .latency_us = options.link_latency_us});
@@ -56,6 +59,7 @@ Session open_session(const std::shared_ptr<Communicator>& comm, const Options& o
 }
 
 void agree_on_problem(Session& session, const Problem& problem, const Sharding& sharding) {
+  // The problem comes first, so that a different length is reported as that and not as its consequence.
   std::vector<Field> fields = fingerprint(problem, sharding);
   for (Field& field : program_fields(session.options)) fields.push_back(std::move(field));
   shared_call([&] { agree_on_fields(*session.comm, fields, Clock::now() + session.options.deadline); });

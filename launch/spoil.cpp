@@ -15,6 +15,7 @@ void spoil_output(OutputFault fault, const CheckPlan& plan, const Sharding& shar
   }
   if (plan.rows.empty()) return;
   const QueryRow last = plan.rows.back();
+  // One rank holds the row; on the others the output stays right.
   const auto local = local_row(sharding.q, rank, last.position);
   if (!local) return;
   const TensorView& out = tensors.out_view;

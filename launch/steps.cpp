@@ -16,6 +16,7 @@ void print_failure(const Communicator& comm, const Failure& failure) noexcept {
   std::fflush(stderr);
 }
 
+// A failure that is already shared keeps its code; one of communication cannot be shared any more.
 void shared_call(const std::function<void()>& body) {
   try {
     body();
@@ -33,6 +34,7 @@ void shared_step(Communicator& comm, std::chrono::milliseconds patience, const s
 }
 
 void meet(Communicator& comm, std::chrono::milliseconds patience) {
+  // One byte, because a barrier is a gather of nothing in particular.
   const std::byte nothing{};
   comm.all_gather(std::span(&nothing, 1), Clock::now() + patience);
 }
@@ -57,6 +59,7 @@ ExitCode end_of_rank(Communicator& comm, const LastWords& last_words,
     return shared.failure().code;
   } catch (...) {
     const Failure alone = failure_of(std::current_exception());
+    // Words first: after abort() this process may not live to say them.
     last_words(comm, alone);
     comm.abort(static_cast<int>(alone.code), alone.text);
     return alone.code;
