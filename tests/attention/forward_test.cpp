@@ -103,6 +103,32 @@ TEST(Forward, has_the_same_bits_for_any_threads_overlap_or_repetition) {
   }
 }
 
+// Found on real input (a head of SmolLM2 that looks nearby): the block that a rank holds itself comes first
+// and has nearly all the weight; the thousands of far keys that come later are each below half an ulp of the
+// sum so far. Added one by one to it they would all be lost, 4.5e-5 of the sum here.
+TEST(Forward, a_heavy_first_block_does_not_drown_many_light_keys) {
+  const index_t queries = 64, keys = 8192;
+  for (const bool heavy_at_end : {true, false}) {
+    const RandomProblem p{{.shape = {.head_dim = 4}, .mask = Mask::full(queries, keys), .softmax_scale = 1.0},
+                          full_case(queries, keys).visible,
+                          LayoutKind::contiguous};
+    Inputs in = random_inputs(p.problem, 9, 0.1);
+    for (index_t i = 0; i < queries; ++i) in.q.at(0, i, 0, 0) = 1;
+    for (index_t j = 0; j < keys; ++j) {
+      const bool heavy = (j >= keys / 2) == heavy_at_end;
+      in.k.at(0, j, 0, 0) = heavy ? 10 : 0;
+      for (index_t d = 0; d < 4; ++d) in.v.at(0, j, 0, d) += heavy ? 1 : 50;
+    }
+    const Answer exact = oracle(p.problem, in, p.visible);
+    for (const int ranks : {1, 2, 4}) {
+      const Answer got = run_threads(p.problem, p.layout, ranks, in);
+      EXPECT_LE(max_error(got.out.data, exact.out.data), 4e-6)
+          << ranks << " ranks, heavy end " << heavy_at_end;
+      EXPECT_LE(max_error(got.lse, exact.lse), 4e-6) << ranks << " ranks, heavy end " << heavy_at_end;
+    }
+  }
+}
+
 // A NaN in one key: exactly the rows that see it become NaN, all others keep their bits, wherever it is.
 TEST(Forward, keeps_nan_and_does_not_spread_it) {
   const index_t length = 157;
