@@ -68,33 +68,27 @@ void reset(const StateLayout& layout, const GroupView& group) {
   std::fill_n(group.rows->sum, kGroup, 0.0f);
 }
 
-// Rows [first, first + 8) of V, 8 columns at a time, into panels of v_rows rows. V is not turned, so its
-// elements are moved as they are. Each row is first read from end to end, which is what memory prefetchers
-// expect; the scattered part of the way then happens in L1.
+// Rows [first, first + 64) of V, 8 columns at a time. V is not turned, so its elements are copied as they
+// are.
 void pack_values(const ConstTensorView& v, index_t batch, index_t head, index_t first, index_t v_rows,
                  std::byte* panels) {
-  constexpr std::size_t kStride = kStageStride * sizeof(float);
-  alignas(64) std::byte rows[kPanel * kStride];
-  const std::size_t element = size_of(v.dtype), chunk = kPanel * element;
-  const std::size_t used = static_cast<std::size_t>(v.dim()) * element;
-  const std::size_t padded = (used + chunk - 1) / chunk * chunk;
-  for (index_t j = 0; j < kPanel; ++j) {
-    std::byte* row = rows + static_cast<std::size_t>(j) * kStride;
-    const std::size_t valid = first + j < v.rows() ? used : 0;
-    if (valid > 0) std::memcpy(row, at(v, batch, first + j, head), valid);
-    std::memset(row + valid, 0, padded - valid);
-  }
-  for (std::size_t column = 0; column < padded; column += chunk) {
-    for (std::size_t j = 0; j < kPanel; ++j) {
-      const std::byte* from = rows + j * kStride + column;
-      // A constant size becomes one or two moves.
-      if (element == 4) {
-        std::memcpy(panels + j * chunk, from, kPanel * 4);
-      } else {
-        std::memcpy(panels + j * chunk, from, kPanel * 2);
-      }
+  const std::size_t element = size_of(v.dtype);
+  const std::size_t chunk = kPanel * element;
+  const index_t whole = v.dim() / kPanel, rest = v.dim() % kPanel;
+  const std::size_t panel_bytes = static_cast<std::size_t>(v_rows) * chunk;
+  for (index_t j = 0; j < v_rows; ++j) {
+    std::byte* to = panels + static_cast<std::size_t>(j) * chunk;
+    if (first + j >= v.rows()) {
+      for (index_t c = 0; c < whole + (rest > 0); ++c, to += panel_bytes) std::memset(to, 0, chunk);
+      continue;
     }
-    panels += static_cast<std::size_t>(v_rows) * chunk;
+    const std::byte* from = at(v, batch, first + j, head);
+    for (index_t c = 0; c < whole; ++c, to += panel_bytes, from += chunk) std::memcpy(to, from, chunk);
+    if (rest > 0) {
+      const std::size_t used = static_cast<std::size_t>(rest) * element;
+      std::memcpy(to, from, used);
+      std::memset(to + used, 0, chunk - used);
+    }
   }
 }
 
@@ -136,11 +130,10 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
           target.rows_to_columns(stage.rows(), k.dim(), columns, kPanel);
           target.narrow(columns, k.dtype, k.dim() * kPanel, panel);
         }
-        std::byte* v_panels = block + layout.v_panels(batch, head, first) +
-                              (row - first) * kPanel * static_cast<index_t>(size_of(v.dtype));
-        pack_values(v, batch, head, row, rows, v_panels);
       }
     }
+    for (index_t head = 0; head < v.heads(); ++head)
+      pack_values(v, batch, head, first, rows, block + layout.v_panels(batch, head, first));
   });
 }
 
