@@ -1,6 +1,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <numbers>
@@ -140,7 +141,7 @@ double measure_fma_peak(int threads, const std::string& isa, double seconds) {
   };
   const Clock::time_point begin = Clock::now();
   double best = 0;
-  volatile float sink = 0;  // keeps the chains alive
+  std::atomic<float> sink = 0;  // keeps the chains alive
   do {
     const Clock::time_point start = Clock::now();
     parallel_tasks(threads, threads, [&](index_t, int) { sink = target.fma_chains(kIterations, 1.0f); });
