@@ -92,6 +92,13 @@ void pack_values(const ConstTensorView& v, index_t batch, index_t head, index_t 
   }
 }
 
+// Of the scaled scores of a lane, natural logarithm. A row that saw nothing has sum 0, of which log makes
+// -inf; a NaN stays one.
+float log_sum_exp(const RowState& rows, index_t lane, float slope) {
+  const double maximum = double{rows.shift[lane]} * double{slope} * std::numbers::ln2;
+  return static_cast<float>(maximum + std::log(double{rows.sum[lane]}));
+}
+
 }  // namespace
 
 void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
@@ -142,21 +149,6 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
   parallel_tasks(threads, out.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
     alignas(64) float rows[kPanel * kStageStride];
-    for (index_t lane = 0; lane < kGroup; ++lane) {
-      const index_t row = group * kGroup + lane;
-      if (row >= out.rows()) break;
-      for (index_t head = 0; head < out.heads(); ++head) {
-        const GroupView view = group_view(layout, state, batch, head, group);
-        const float sum = view.rows->sum[lane];
-        if (lse.data) {
-          // A row that saw nothing has shift 0 and sum 0: log gives -inf. A NaN stays one.
-          const double value =
-              double{view.rows->shift[lane]} * double{slope} * std::numbers::ln2 + std::log(double{sum});
-          lse.data[batch * lse.stride[0] + head * lse.stride[1] + row * lse.stride[2]] =
-              static_cast<float>(value);
-        }
-      }
-    }
     for (index_t lane = 0; lane < kGroup; lane += kPanel) {
       const index_t row = group * kGroup + lane;
       for (index_t head = 0; head < out.heads(); ++head) {
@@ -165,9 +157,12 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
         for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
           float* values = rows + r * kStageStride;
           const float sum = view.rows->sum[lane + r];
-          const float divisor = sum == 0.0f ? 1.0f : sum;  // saw nothing: o is 0 and stays it
-          target.divide(values, out.dim(), divisor);
+          // A row that saw nothing: o is 0 and stays it.
+          target.divide(values, out.dim(), sum == 0.0f ? 1.0f : sum);
           target.narrow(values, out.dtype, out.dim(), at(out, batch, row + r, head));
+          if (!lse.data) continue;
+          lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =
+              log_sum_exp(*view.rows, lane + r, slope);
         }
       }
     }

@@ -166,17 +166,13 @@ HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const Strip& strip) {
   }
 }
 
-void Attend(const GroupStep& step) {
-  alignas(64) float p[kKeyBlock * kGroup];
-  Strip strips[kStrips];
+HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
   int first = kKeyBlock, last = 0;
-  for (int s = 0; s < kStrips; ++s) {
-    Prepare(step, s * kStrip, p, strips[s]);
-    if (strips[s].first_key == strips[s].last_key) continue;
-    first = Least(first, strips[s].first_key);
-    last = Greatest(last, strips[s].last_key);
+  for (const Strip& strip : strips) {
+    if (strip.first_key == strip.last_key) continue;
+    first = Least(first, strip.first_key);
+    last = Greatest(last, strip.last_key);
   }
-
   for (int key = first / kPanel * kPanel; key < last; key += kPanel) {
     bool prefetch = true;  // by the first tile of a panel only
     for (Strip& strip : strips) {
@@ -193,7 +189,9 @@ void Attend(const GroupStep& step) {
       }
     }
   }
+}
 
+HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrips]) {
   for (int c = 0; c < step.dim_v; c += kPanel) {
     bool prefetch = true;
     for (const Strip& strip : strips) {
@@ -212,6 +210,14 @@ void Attend(const GroupStep& step) {
   }
   for (const Strip& strip : strips)
     if (!step.v_finite && !strip.whole) OutputOfVisible(step, strip);
+}
+
+void Attend(const GroupStep& step) {
+  alignas(64) float p[kKeyBlock * kGroup];
+  Strip strips[kStrips];
+  for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, strips[s]);
+  ScoreStrips(step, strips);
+  OutputStrips(step, strips);
 }
 
 // NaN and infinity both give NaN when multiplied by 0.
