@@ -1,7 +1,5 @@
 #include "kernels/cpu/cpu.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numbers>
 
@@ -16,6 +14,7 @@ namespace {
 
 using namespace cpu;
 
+// Splits at a power of two so that slope is in [1, 2).
 Scaling scaling_of(double softmax_scale) {
   if (softmax_scale == 0) return {.factor = 0, .slope = 1};
   int exponent = 0;
@@ -126,27 +125,6 @@ std::vector<std::string> cpu_isas() {
   std::vector<std::string> names;
   for (const Target* target : targets()) names.emplace_back(target->name);
   return names;
-}
-
-double measure_fma_peak(int threads, const std::string& isa, double seconds) {
-  check_threads(threads);
-  const Target& target = target_named(isa);
-  // Short chunks, best one counts: what another process takes away is not this machine's ceiling.
-  constexpr index_t kIterations = index_t{1} << 20;
-  const double flops = static_cast<double>(kIterations) * target.fma_flops * threads;
-  using Clock = std::chrono::steady_clock;
-  const auto elapsed = [](Clock::time_point since) {
-    return std::chrono::duration<double>(Clock::now() - since).count();
-  };
-  const Clock::time_point begin = Clock::now();
-  double best = 0;
-  volatile float sink = 0;  // keeps the chains alive
-  do {
-    const Clock::time_point start = Clock::now();
-    parallel_tasks(threads, threads, [&](index_t, int) { sink = target.fma_chains(kIterations, 1.0f); });
-    best = std::max(best, flops / elapsed(start));
-  } while (elapsed(begin) < seconds);
-  return best;
 }
 
 }  // namespace ringattn

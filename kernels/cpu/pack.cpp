@@ -92,6 +92,13 @@ void pack_values(const ConstTensorView& v, index_t batch, index_t head, index_t 
   }
 }
 
+// Of the scaled scores of a lane, natural logarithm. A row that saw nothing has sum 0, of which log makes
+// -inf; a NaN stays one.
+float log_sum_exp(const RowState& rows, index_t lane, float slope) {
+  const double maximum = double{rows.shift[lane]} * double{slope} * std::numbers::ln2;
+  return static_cast<float>(maximum + std::log(double{rows.sum[lane]}));
+}
+
 }  // namespace
 
 void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
@@ -123,8 +130,13 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
       stage.turn_to(row, k.rows());
       for (index_t head = 0; head < k.heads(); ++head) {
         stage.load(k, batch, head, 1.0);
-        target.rows_to_columns(stage.rows(), k.dim(), columns, kPanel);
-        target.narrow(columns, k.dtype, k.dim() * kPanel, block + layout.k_panel(batch, head, row));
+        std::byte* panel = block + layout.k_panel(batch, head, row);
+        if (k.dtype == DType::f32) {
+          target.rows_to_columns(stage.rows(), k.dim(), reinterpret_cast<float*>(panel), kPanel);
+        } else {
+          target.rows_to_columns(stage.rows(), k.dim(), columns, kPanel);
+          target.narrow(columns, k.dtype, k.dim() * kPanel, panel);
+        }
       }
     }
     for (index_t head = 0; head < v.heads(); ++head)
@@ -132,25 +144,11 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
   });
 }
 
-void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope, const TensorView& out,
-                   const LseView& lse, int threads) {
+void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope,
+                   const TensorView& out, const LseView& lse, int threads) {
   parallel_tasks(threads, out.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
     alignas(64) float rows[kPanel * kStageStride];
-    for (index_t lane = 0; lane < kGroup; ++lane) {
-      const index_t row = group * kGroup + lane;
-      if (row >= out.rows()) break;
-      for (index_t head = 0; head < out.heads(); ++head) {
-        const GroupView view = group_view(layout, state, batch, head, group);
-        const float sum = view.rows->sum[lane];
-        if (lse.data) {
-          // A row that saw nothing has shift 0 and sum 0: log gives -inf. A NaN stays one.
-          const double value = double{view.rows->shift[lane]} * double{slope} * std::numbers::ln2 + std::log(double{sum});
-          lse.data[batch * lse.stride[0] + head * lse.stride[1] + row * lse.stride[2]] =
-              static_cast<float>(value);
-        }
-      }
-    }
     for (index_t lane = 0; lane < kGroup; lane += kPanel) {
       const index_t row = group * kGroup + lane;
       for (index_t head = 0; head < out.heads(); ++head) {
@@ -159,9 +157,12 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
         for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
           float* values = rows + r * kStageStride;
           const float sum = view.rows->sum[lane + r];
-          const float divisor = sum == 0.0f ? 1.0f : sum;  // saw nothing: o is 0 and stays it
-          for (index_t c = 0; c < out.dim(); ++c) values[c] /= divisor;
+          // A row that saw nothing: o is 0 and stays it.
+          target.divide(values, out.dim(), sum == 0.0f ? 1.0f : sum);
           target.narrow(values, out.dtype, out.dim(), at(out, batch, row + r, head));
+          if (!lse.data) continue;
+          lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =
+              log_sum_exp(*view.rows, lane + r, slope);
         }
       }
     }

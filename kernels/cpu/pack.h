@@ -15,7 +15,7 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
 
 // Normalises and rounds the groups' o into `out`, and the logarithms of the sums into `lse` unless it is
 // null.
-void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope, const TensorView& out,
-                   const LseView& lse, int threads);
+void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope,
+                   const TensorView& out, const LseView& lse, int threads);
 
 }  // namespace ringattn::cpu

@@ -25,9 +25,9 @@ inline constexpr int kGroup = 48;     // lanes of a group: 3 x 16, 6 x 8 or 12 x
 inline constexpr int kKeyBlock = 64;  // keys whose probabilities are held at a time
 inline constexpr int kMaxDim = kLargestDim;
 
-// softmax_scale * log2(e) as factor * slope: `factor` is 0 or a power of two with a sign, which changes no bit
-// of a mantissa of Q; `slope` in [1, 2) is applied in fp32 to the difference of a score and the maximum. So the
-// scores of 16-bit inputs carry no error but that of summing, and equal scores have weight 1 exactly.
+// softmax_scale * log2(e) as factor * slope: `factor` is 0 or a power of two with a sign, which changes no
+// bit of a mantissa of Q; `slope` in [1, 2) is applied in fp32 to the difference of a score and the maximum.
+// So the scores of 16-bit inputs carry no error but that of summing, and equal scores have weight 1 exactly.
 struct Scaling {
   double factor;
   float slope;

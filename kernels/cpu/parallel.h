@@ -16,8 +16,8 @@ namespace ringattn::cpu {
 // threads; thread 0 is the caller. After the first exception no further task starts, and it is rethrown here:
 // nothing leaves the parallel region. The number of threads never comes from the environment.
 //
-// `idle`, if it is not empty, is called by the caller's thread when it finds no task left, and then every 50 us
-// while others still work, so that a transfer does not rest meanwhile.
+// `idle`, if it is not empty, is called by the caller's thread when it finds no task left, and then every 50
+// us while others still work, so that a transfer does not rest meanwhile.
 template <class Body>
 void parallel_tasks(int threads, index_t count, const Body& body, const Poll& idle = {}) {
   const int team = static_cast<int>(std::min<index_t>(threads, count));

@@ -36,6 +36,7 @@ struct Target {
   void (*narrow)(const float* from, DType dtype, index_t n, void* to);  // to nearest even
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
   void (*scale)(float* row, index_t n, double factor);  // one rounding
+  void (*divide)(float* row, index_t n, float divisor);
   // to[c * to_stride + r] = rows[r * kStageStride + c] for 8 rows r and n columns c; and back.
   void (*rows_to_columns)(const float* rows, index_t n, float* to, index_t to_stride);
   void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows);

@@ -33,6 +33,7 @@ const Target& ThisTarget() {
       .narrow = Narrow,
       .rotate = Rotate,
       .scale = Scale,
+      .divide = Divide,
       .rows_to_columns = RowsToColumns,
       .columns_to_rows = ColumnsToRows,
       .fma_chains = FmaChains,

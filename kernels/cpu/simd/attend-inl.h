@@ -1,5 +1,15 @@
 // One group of queries against one block of keys: scores S^T = K Q^T tile by tile, probabilities P^T in an L1
 // scratch, then O^T += V^T P^T. Lanes are queries throughout.
+//
+// Where a band or an edge of a tile crosses the block, work is skipped in units of kRows keys by one vector:
+// of a causal block below, with 8 keys by 16 lanes a unit, the units marked . are not computed (lanes to the
+// right, keys downwards):
+//   x x x
+//   x x x
+//   . x x
+//   . x x
+//   . . x
+//   . . x
 #if defined(RINGATTN_CPU_ATTEND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RINGATTN_CPU_ATTEND_INL_H_
 #undef RINGATTN_CPU_ATTEND_INL_H_
@@ -7,38 +17,12 @@
 #define RINGATTN_CPU_ATTEND_INL_H_
 #endif
 
-#include "hwy/cache_control.h"
 #include "kernels/cpu/simd/softmax-inl.h"
+#include "kernels/cpu/simd/tile-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ringattn::cpu::HWY_NAMESPACE {
-
-// acc[r][v] += sum over i < n of panel[8 i + r] * lanes[48 i + v]: all FLOPs are spent here. `panel` is a K
-// or V panel, or its lower half; `lanes` a strip of Q or of P. The panel after this one is prefetched.
-template <bool kPrefetch>
-HWY_INLINE void MultiplyPanel(const float* HWY_RESTRICT panel, const float* HWY_RESTRICT lanes, int n,
-                              int next_panel, Vec (&acc)[kRows][kVecs]) {
-  const Floats d;
-  for (int i = 0; i < n; ++i) {
-    if constexpr (kPrefetch) hwy::Prefetch(panel + next_panel + i * kPanel);
-    Vec x[kVecs];
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) x[v] = hn::Load(d, lanes + i * kGroup + v * kLanes);
-    RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Vec y = hn::Set(d, panel[i * kPanel + r]);
-      RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::MulAdd(y, x[v], acc[r][v]);
-    }
-  }
-}
-
-// Keys that a strip meets, whole tiles; `whole`: every lane sees every one of them.
-struct StripKeys {
-  int first = 0, last = 0;
-  bool whole = false;
-};
-
-HWY_INLINE int Least(int a, int b) { return a < b ? a : b; }
-HWY_INLINE int Greatest(int a, int b) { return a > b ? a : b; }
 
 // Whether every pair of keys [j0, j1) and lanes [i0, i1) is visible.
 HWY_INLINE bool AllVisible(const GroupStep& step, int j0, int j1, int i0, int i1) {
@@ -46,119 +30,194 @@ HWY_INLINE bool AllVisible(const GroupStep& step, int j0, int j1, int i0, int i1
          j1 - 1 - i0 <= step.hi && j0 - (i1 - 1) >= step.lo;
 }
 
-HWY_INLINE StripKeys KeysOfStrip(const GroupStep& step, int lane) {
+// Keys [begin, end), in whole tiles, that vectors [first, last) of a strip see something of.
+struct Segment {
+  int begin, end, first, last;
+};
+
+// One strip's way through the block. Both ends of a band move to higher lanes with the keys, so the vectors
+// at hand change at most 2 * kVecs - 1 times.
+struct Strip {
+  StripView view;
+  int first_key = 0, last_key = 0;  // in whole tiles
+  bool whole = false;               // every lane sees every one of these keys
+  Segment segments[2 * kVecs];
+  int count = 0, started = 0;  // vectors below `started` have seen a key
+};
+
+HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, Strip& strip) {
+  strip.view = {.o = step.group.o + lane,
+                .p = p + lane,
+                .rows = step.group.rows,
+                .lane = lane,
+                .dim_v = step.dim_v,
+                .slope = step.slope,
+                .first_key = {}};
   const int i0 = Greatest(lane, step.lane_begin), i1 = Least(lane + kStrip, step.lane_end);
-  if (i0 >= i1) return {};
-  const int first = Greatest(step.key_begin, i0 + step.lo);
-  const int last = Least(step.key_end, i1 + step.hi);
-  if (first >= last) return {};
-  StripKeys keys{.first = first / kRows * kRows, .last = (last + kRows - 1) / kRows * kRows};
-  keys.whole = AllVisible(step, keys.first, keys.last, lane, lane + kStrip);
-  return keys;
+  const int first = Greatest(step.key_begin, i0 + step.lo), last = Least(step.key_end, i1 + step.hi);
+  if (i0 >= i1 || first >= last) return;
+  strip.first_key = first / kRows * kRows;
+  strip.last_key = (last + kRows - 1) / kRows * kRows;
+  strip.whole = AllVisible(step, strip.first_key, strip.last_key, lane, lane + kStrip);
+  if (!strip.whole) return;
+  strip.segments[0] = {strip.first_key, strip.last_key, 0, kVecs};
+  strip.count = 1;
+  for (int v = 0; v < kVecs; ++v) strip.view.first_key[v] = strip.first_key;
 }
 
-HWY_INLINE void ScoreTile(const GroupStep& step, const StripView& strip, bool whole, const float* panel,
-                          int key, bool prefetch) {
-  const Floats d;
-  const float* q = step.group.q + strip.lane;
-  Vec s[kRows][kVecs];
-  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) s[r][v] = hn::Zero(d);
+// A tile of a strip that is not whole. Notes which vectors it used.
+HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* panel, int key, bool prefetch) {
+  const int lane = strip.view.lane;
+  const int lowest = Greatest(Greatest(step.lane_begin, key - step.hi) - lane, 0);
+  const int end = Least(Least(step.lane_end, key + kRows - step.lo) - lane, kStrip);
+  if (lowest >= end) return;
+  const int first = lowest / kLanes, last = (end + kLanes - 1) / kLanes;
+  while (strip.started < last) strip.view.first_key[strip.started++] = key;
+  if (strip.count == 0 || strip.segments[strip.count - 1].first != first ||
+      strip.segments[strip.count - 1].last != last) {
+    strip.segments[strip.count++] = {key, key, first, last};
   }
-  if (prefetch) {
-    MultiplyPanel<true>(panel, q, step.head_dim, kPanel * step.head_dim, s);
-  } else {
-    MultiplyPanel<false>(panel, q, step.head_dim, 0, s);
+  strip.segments[strip.count - 1].end = key + kRows;
+
+  const bool hide = !AllVisible(step, key, key + kRows, lane + first * kLanes, lane + last * kLanes);
+  static_assert(kVecs == 3, "the cases below are the runs of neighbours among three vectors");
+  switch (first * 4 + last) {
+    case 0 * 4 + 1:
+      return ScoreTile<0, 1>(step, strip.view, panel, key, prefetch, hide);
+    case 0 * 4 + 2:
+      return ScoreTile<0, 2>(step, strip.view, panel, key, prefetch, hide);
+    case 0 * 4 + 3:
+      return ScoreTile<0, 3>(step, strip.view, panel, key, prefetch, hide);
+    case 1 * 4 + 2:
+      return ScoreTile<1, 2>(step, strip.view, panel, key, prefetch, hide);
+    case 1 * 4 + 3:
+      return ScoreTile<1, 3>(step, strip.view, panel, key, prefetch, hide);
+    case 2 * 4 + 3:
+      return ScoreTile<2, 3>(step, strip.view, panel, key, prefetch, hide);
   }
-  if (HWY_UNLIKELY(!whole) && !AllVisible(step, key, key + kRows, strip.lane, strip.lane + kStrip))
-    HideTile(step, strip.lane, key, s);
-  SoftmaxTile(strip, key, s);
 }
 
-HWY_INLINE void OutputTile(float* o, const float* p, const float* panel, int keys, int next_panel,
-                           bool prefetch) {
-  const Floats d;
+// Adds what the segments see of kRows columns of V. `panel`: the columns, from the block's first key on.
+HWY_NOINLINE void EdgeOutputTile(const Strip& strip, float* o, const float* panel) {
   Vec acc[kRows][kVecs];
-  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Load(d, o + r * kGroup + v * kLanes);
+  LoadTile(o, acc);
+  for (int n = 0; n < strip.count; ++n) {
+    const Segment& s = strip.segments[n];
+    const float* values = panel + s.begin * kPanel;
+    const float* p = strip.view.p + s.begin * kGroup;
+    switch (s.first * 4 + s.last) {
+      case 0 * 4 + 1:
+        MultiplyPanel<0, 1, false>(values, p, s.end - s.begin, 0, acc);
+        break;
+      case 0 * 4 + 2:
+        MultiplyPanel<0, 2, false>(values, p, s.end - s.begin, 0, acc);
+        break;
+      case 0 * 4 + 3:
+        MultiplyPanel<0, 3, false>(values, p, s.end - s.begin, 0, acc);
+        break;
+      case 1 * 4 + 2:
+        MultiplyPanel<1, 2, false>(values, p, s.end - s.begin, 0, acc);
+        break;
+      case 1 * 4 + 3:
+        MultiplyPanel<1, 3, false>(values, p, s.end - s.begin, 0, acc);
+        break;
+      case 2 * 4 + 3:
+        MultiplyPanel<2, 3, false>(values, p, s.end - s.begin, 0, acc);
+        break;
+    }
   }
+  StoreTile(acc, o);
+}
+
+HWY_INLINE void OutputTile(const Strip& strip, float* o, const float* panel, int next_panel, bool prefetch) {
+  const float* values = panel + strip.first_key * kPanel;
+  const float* p = strip.view.p + strip.first_key * kGroup;
+  const int keys = strip.last_key - strip.first_key;
+  Vec acc[kRows][kVecs];
+  LoadTile(o, acc);
   if (prefetch) {
-    MultiplyPanel<true>(panel, p, keys, next_panel, acc);
+    MultiplyPanel<0, kVecs, true>(values, p, keys, next_panel, acc);
   } else {
-    MultiplyPanel<false>(panel, p, keys, 0, acc);
+    MultiplyPanel<0, kVecs, false>(values, p, keys, 0, acc);
   }
-  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) hn::Store(acc[r][v], d, o + r * kGroup + v * kLanes);
-  }
+  StoreTile(acc, o);
 }
 
 // The same sums for a block whose V is not finite: a hidden key has probability 0, and 0 * NaN would reach
 // the row. Adds in the same order, so that rows without a NaN keep their bits.
-HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const StripView& strip, StripKeys keys) {
+HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const Strip& strip) {
   const Floats d;
-  for (int j = keys.first; j < keys.last; ++j) {
-    if (j < step.key_begin || j >= step.key_end) continue;
-    const int first = Greatest(step.lane_begin, j - step.hi), last = Least(step.lane_end, j - step.lo + 1);
-    for (int v = 0; v < kVecs; ++v) {
-      const auto visible = LanesBetween(strip.lane + v * kLanes, first, last);
-      const Vec p = hn::Load(d, strip.p + j * kGroup + v * kLanes);
-      for (int c = 0; c < step.dim_v; ++c) {
-        const float* value = step.v + (c / kPanel * step.v_rows + j) * kPanel + c % kPanel;
-        float* o = strip.o + c * kGroup + v * kLanes;
-        const Vec old = hn::Load(d, o);
-        hn::Store(hn::IfThenElse(visible, hn::MulAdd(hn::Set(d, *value), p, old), old), d, o);
+  const int j0 = Greatest(strip.first_key, step.key_begin), j1 = Least(strip.last_key, step.key_end);
+  for (int n = 0; n < strip.count; ++n) {
+    const Segment& s = strip.segments[n];
+    for (int j = Greatest(s.begin, j0); j < Least(s.end, j1); ++j) {
+      const int first = Greatest(step.lane_begin, j - step.hi), last = Least(step.lane_end, j - step.lo + 1);
+      for (int v = s.first; v < s.last; ++v) {
+        const auto visible = LanesBetween(strip.view.lane + v * kLanes, first, last);
+        const Vec p = hn::Load(d, strip.view.p + j * kGroup + v * kLanes);
+        for (int c = 0; c < step.dim_v; ++c) {
+          const float* value = step.v + (c / kPanel * step.v_rows + j) * kPanel + c % kPanel;
+          float* o = strip.view.o + c * kGroup + v * kLanes;
+          const Vec old = hn::Load(d, o);
+          hn::Store(hn::IfThenElse(visible, hn::MulAdd(hn::Set(d, *value), p, old), old), d, o);
+        }
       }
     }
   }
 }
 
-void Attend(const GroupStep& step) {
-  alignas(64) float p[kKeyBlock * kGroup];
-  StripKeys keys[kStrips];
-  StripView strips[kStrips];
+HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
   int first = kKeyBlock, last = 0;
-  for (int s = 0; s < kStrips; ++s) {
-    const int lane = s * kStrip;
-    keys[s] = KeysOfStrip(step, lane);
-    strips[s] = {.o = step.group.o + lane,
-                 .p = p + lane,
-                 .rows = step.group.rows,
-                 .lane = lane,
-                 .dim_v = step.dim_v,
-                 .slope = step.slope,
-                 .first_key = keys[s].first};
-    if (keys[s].first == keys[s].last) continue;
-    first = Least(first, keys[s].first);
-    last = Greatest(last, keys[s].last);
+  for (const Strip& strip : strips) {
+    if (strip.first_key == strip.last_key) continue;
+    first = Least(first, strip.first_key);
+    last = Greatest(last, strip.last_key);
   }
-
-  for (int panel = first / kPanel * kPanel; panel < last; panel += kPanel) {
-    bool prefetch = true;
-    for (int s = 0; s < kStrips; ++s) {
+  for (int key = first / kPanel * kPanel; key < last; key += kPanel) {
+    bool prefetch = true;  // by the first tile of a panel only
+    for (Strip& strip : strips) {
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
-        const int key = panel + half;
-        if (key < keys[s].first || key >= keys[s].last) continue;
-        ScoreTile(step, strips[s], keys[s].whole, step.k + panel * step.head_dim + half, key, prefetch);
+        const int row = key + half;
+        if (row < strip.first_key || row >= strip.last_key) continue;
+        const float* panel = step.k + key * step.head_dim + half;
+        if (HWY_LIKELY(strip.whole)) {
+          ScoreTile<0, kVecs>(step, strip.view, panel, row, prefetch, false);
+        } else {
+          EdgeTile(step, strip, panel, row, prefetch);
+        }
         prefetch = false;
       }
     }
   }
+}
 
-  const int next_panel = step.v_rows * kPanel;
+HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrips]) {
   for (int c = 0; c < step.dim_v; c += kPanel) {
     bool prefetch = true;
-    for (int s = 0; s < kStrips; ++s) {
-      if (keys[s].first == keys[s].last || (!step.v_finite && !keys[s].whole)) continue;
+    for (const Strip& strip : strips) {
+      if (strip.count == 0 || (!step.v_finite && !strip.whole)) continue;
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
-        const float* panel = step.v + c * step.v_rows + keys[s].first * kPanel + half;
-        OutputTile(strips[s].o + (c + half) * kGroup, strips[s].p + keys[s].first * kGroup, panel,
-                   keys[s].last - keys[s].first, next_panel, prefetch);
+        float* o = strip.view.o + (c + half) * kGroup;
+        const float* panel = step.v + c * step.v_rows + half;
+        if (HWY_LIKELY(strip.whole)) {
+          OutputTile(strip, o, panel, step.v_rows * kPanel, prefetch);
+        } else {
+          EdgeOutputTile(strip, o, panel);
+        }
         prefetch = false;
       }
     }
   }
-  for (int s = 0; s < kStrips && !step.v_finite; ++s)
-    if (keys[s].first < keys[s].last && !keys[s].whole) OutputOfVisible(step, strips[s], keys[s]);
+  for (const Strip& strip : strips)
+    if (!step.v_finite && !strip.whole) OutputOfVisible(step, strip);
+}
+
+void Attend(const GroupStep& step) {
+  alignas(64) float p[kKeyBlock * kGroup];
+  Strip strips[kStrips];
+  for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, strips[s]);
+  ScoreStrips(step, strips);
+  OutputStrips(step, strips);
 }
 
 // NaN and infinity both give NaN when multiplied by 0.

@@ -70,9 +70,18 @@ void Rotate(float* HWY_RESTRICT row, const float* HWY_RESTRICT cos, const float*
   }
 }
 
-// The product is formed in double: a factor that fp32 cannot hold (1e-60) still gives the nearest result.
 void Scale(float* row, index_t n, double factor) {
-  for (index_t i = 0; i < n; ++i) row[i] = static_cast<float>(static_cast<double>(row[i]) * factor);
+  const auto narrow = static_cast<float>(factor);
+  if (static_cast<double>(narrow) == factor) {
+    for (index_t i = 0; i < n; ++i) row[i] *= narrow;
+  } else {
+    // A factor that fp32 cannot hold, such as 2^-200, may still give results that it can.
+    for (index_t i = 0; i < n; ++i) row[i] = static_cast<float>(static_cast<double>(row[i]) * factor);
+  }
+}
+
+void Divide(float* row, index_t n, float divisor) {
+  for (index_t i = 0; i < n; ++i) row[i] /= divisor;
 }
 
 #if HWY_MAX_BYTES >= 32

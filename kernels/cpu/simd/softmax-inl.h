@@ -25,7 +25,7 @@ struct StripView {
   int lane;        // first lane of the strip
   int dim_v;
   float slope;
-  int first_key;  // P rows [first_key, key of the tile) are written
+  int first_key[kVecs];  // P rows [first_key, key of the tile) of a vector are written
 };
 
 // Raises the maxima of those lanes whose score exceeds their limit, and of no others: a row must not depend
@@ -50,26 +50,28 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     hn::Store(hn::Mul(factor, hn::Load(d, strip.rows->sum + lane)), d, strip.rows->sum + lane);
     const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
     for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
-    for (int j = strip.first_key; j < key; ++j) rescale_row(strip.p + j * kGroup + v * kLanes);
+    for (int j = strip.first_key[v]; j < key; ++j) rescale_row(strip.p + j * kGroup + v * kLanes);
   }
 }
 
 // Sets the scores of pairs that the piece does not show to -inf. `key`: first key of the tile.
+template <int kFirst, int kLast>
 HWY_INLINE void HideTile(const GroupStep& step, int strip_lane, int key, Vec (&s)[kRows][kVecs]) {
   const Floats d;
   RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
     const int j = key + r;
-    int first = j - step.hi > step.lane_begin ? j - step.hi : step.lane_begin;
-    int last = j - step.lo + 1 < step.lane_end ? j - step.lo + 1 : step.lane_end;
-    if (j < step.key_begin || j >= step.key_end) first = last = 0;
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+    const bool shown = step.key_begin <= j && j < step.key_end;
+    const int first = shown ? Greatest(step.lane_begin, j - step.hi) : 0;
+    const int last = shown ? Least(step.lane_end, j - step.lo + 1) : 0;
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
       const auto visible = LanesBetween(strip_lane + v * kLanes, first, last);
       s[r][v] = hn::IfThenElse(visible, s[r][v], hn::Set(d, kNegInf));
     }
   }
 }
 
-// Turns a tile of scores into rows key .. key + kRows - 1 of P.
+// Turns vectors [kFirst, kLast) of a tile of scores into rows key .. key + kRows - 1 of P.
+template <int kFirst, int kLast>
 HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVecs]) {
   const Floats d;
   // Pointers of our own: a vector store may alias anything, so g++ would fetch them from `strip` each time.
@@ -78,22 +80,25 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
   const float* const limit_of = strip.rows->limit + strip.lane;
   float* const p_row = strip.p + key * kGroup;
   Vec top[kVecs];
-  RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+  RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
     // Max may lose a NaN. That is harmless: exp2 of the NaN score makes sum and o of its lane NaN.
     top[v] = s[0][v];
     RINGATTN_UNROLL for (int r = 1; r < kRows; ++r) top[v] = hn::Max(top[v], s[r][v]);
   }
-  auto raise = hn::Gt(top[0], hn::Load(d, limit_of));
-  RINGATTN_UNROLL for (int v = 1; v < kVecs; ++v) {
+  auto raise = hn::Gt(top[kFirst], hn::Load(d, limit_of + kFirst * kLanes));
+  RINGATTN_UNROLL for (int v = kFirst + 1; v < kLast; ++v) {
     raise = hn::Or(raise, hn::Gt(top[v], hn::Load(d, limit_of + v * kLanes)));
   }
   if (HWY_UNLIKELY(!hn::AllFalse(d, raise))) {
     alignas(64) float tile_max[kStrip];
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) hn::Store(top[v], d, tile_max + v * kLanes);
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+      const bool used = kFirst <= v && v < kLast;
+      hn::Store(used ? top[used ? v : kFirst] : hn::Set(d, kNegInf), d, tile_max + v * kLanes);
+    }
     Rescale(strip, tile_max, key);
   }
   const Vec slope = hn::Set(d, strip.slope);
-  RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+  RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
     const Vec shift = hn::Load(d, shift_of + v * kLanes);
     Vec sum = hn::Load(d, sum_of + v * kLanes);
     RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {

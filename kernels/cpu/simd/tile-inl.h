@@ -1,0 +1,70 @@
+// The register tile: 8 or 4 rows (keys, or columns of V) by up to three vectors of queries. All FLOPs of the
+// kernel are spent in MultiplyPanel.
+#if defined(RINGATTN_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGATTN_CPU_TILE_INL_H_
+#undef RINGATTN_CPU_TILE_INL_H_
+#else
+#define RINGATTN_CPU_TILE_INL_H_
+#endif
+
+#include "hwy/cache_control.h"
+#include "kernels/cpu/simd/softmax-inl.h"
+#include "kernels/cpu/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+
+// acc[r][v] += sum over i < n of panel[8 i + r] * lanes[48 i + v] for vectors v in [kFirst, kLast). `panel`
+// is a K or V panel, or its lower half; `lanes` a strip of Q or of P. If kPrefetch, the panel `next_panel`
+// floats further on is fetched meanwhile.
+template <int kFirst, int kLast, bool kPrefetch>
+HWY_INLINE void MultiplyPanel(const float* HWY_RESTRICT panel, const float* HWY_RESTRICT lanes, int n,
+                              int next_panel, Vec (&acc)[kRows][kVecs]) {
+  const Floats d;
+  for (int i = 0; i < n; ++i) {
+    if constexpr (kPrefetch) hwy::Prefetch(panel + next_panel + i * kPanel);
+    Vec x[kVecs];
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) x[v] = hn::Load(d, lanes + i * kGroup + v * kLanes);
+    RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+      const Vec y = hn::Set(d, panel[i * kPanel + r]);
+      RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) acc[r][v] = hn::MulAdd(y, x[v], acc[r][v]);
+    }
+  }
+}
+
+// Scores of keys key .. key + kRows - 1 against a strip, turned into rows of P.
+template <int kFirst, int kLast>
+HWY_INLINE void ScoreTile(const GroupStep& step, const StripView& strip, const float* panel, int key,
+                          bool prefetch, bool hide) {
+  const Floats d;
+  const float* q = step.group.q + strip.lane;
+  Vec s[kRows][kVecs];
+  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) s[r][v] = hn::Zero(d);
+  }
+  if (prefetch) {
+    MultiplyPanel<kFirst, kLast, true>(panel, q, step.head_dim, kPanel * step.head_dim, s);
+  } else {
+    MultiplyPanel<kFirst, kLast, false>(panel, q, step.head_dim, 0, s);
+  }
+  if (HWY_UNLIKELY(hide)) HideTile<kFirst, kLast>(step, strip.lane, key, s);
+  SoftmaxTile<kFirst, kLast>(strip, key, s);
+}
+
+HWY_INLINE void LoadTile(const float* o, Vec (&acc)[kRows][kVecs]) {
+  const Floats d;
+  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Load(d, o + r * kGroup + v * kLanes);
+  }
+}
+
+HWY_INLINE void StoreTile(Vec (&acc)[kRows][kVecs], float* o) {
+  const Floats d;
+  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) hn::Store(acc[r][v], d, o + r * kGroup + v * kLanes);
+  }
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard
