@@ -285,12 +285,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
   read_ends(values, options);
   if (options.command == Command::run) read_files(values, options.files);
   if (options.command == Command::bench || options.command == Command::plan) {
-    const char* missing = !options.problem.seqlen_q   ? "seqlen-q"
-                          : !options.problem.seqlen_k ? "seqlen-k"
-                                                      : nullptr;
-    if (missing) {
-      throw UsageError("--" + std::string(missing) +
-                       " is missing: give --seqlen, or --seqlen-q and --seqlen-k");
+    const ProblemOptions& p = options.problem;
+    if (!p.seqlen_q || !p.seqlen_k) {
+      const std::string missing = p.seqlen_k ? "--seqlen-q" : p.seqlen_q ? "--seqlen-k" : "--seqlen";
+      throw UsageError(missing + " is missing: give --seqlen, or --seqlen-q and --seqlen-k");
     }
   }
   return options;
