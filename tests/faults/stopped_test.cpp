@@ -40,6 +40,8 @@ void expect_given_up(const JobResult& result, int rank, Clock::time_point stoppe
 
 struct Stop {
   int ranks, victim;
+  // The test's name in CTest.
+  friend void PrintTo(const Stop& d, std::ostream* to) { *to << "rank_" << d.victim << "_of_" << d.ranks; }
 };
 
 class RankStopped : public ::testing::TestWithParam<Stop> {};
@@ -54,11 +56,7 @@ TEST_P(RankStopped, IsGivenUpAtTheDeadlineAndNamed) {
   expect_given_up(finish_clean(job, Seconds(60)), victim, stopped);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, RankStopped, ::testing::Values(Stop{2, 1}, Stop{3, 0}, Stop{4, 2}),
-                         [](const auto& about) {
-                           return "Rank" + std::to_string(about.param.victim) + "Of" +
-                                  std::to_string(about.param.ranks);
-                         });
+INSTANTIATE_TEST_SUITE_P(Sizes, RankStopped, ::testing::Values(Stop{2, 1}, Stop{3, 0}, Stop{4, 2}));
 
 // At a chosen hop the first to time out is the one that the stopped rank owes a block.
 TEST(RankStoppedAtAHop, IsNamedWithHopSizeAndDirection) {

@@ -9,6 +9,8 @@ namespace {
 
 struct Wrong {
   const char *name, *arguments, *said;
+  // The test's name in CTest.
+  friend void PrintTo(const Wrong& d, std::ostream* to) { *to << d.name; }
 };
 
 class WrongCommandLine : public ::testing::TestWithParam<Wrong> {};
@@ -33,8 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"threads_under_mpirun", "bench --seqlen 301 --communicator threads --ranks 3",
               "--communicator is 'threads'"},
         Wrong{"self_under_mpirun", "bench --seqlen 301 --communicator self", "--communicator is 'self'"},
-        Wrong{"run_without_files", "run --out out.npy", "--q"}),
-    [](const auto& about) { return about.param.name; });
+        Wrong{"run_without_files", "run --out out.npy", "--q"}));
 
 TEST(WrongCommandLineOfOneRank, IsThatRanksNameInTheMessage) {
   const Words right = words("bench --seqlen 301 --threads 1"),
