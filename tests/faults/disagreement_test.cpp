@@ -12,6 +12,8 @@ constexpr double kAtOnce = 15;  // starting the job included, on busy cores
 
 struct Different {
   const char *name, *others, *odd, *words;
+  // The test's name in CTest.
+  friend void PrintTo(const Different& d, std::ostream* to) { *to << d.name; }
 };
 
 class RanksThatDisagree : public ::testing::TestWithParam<Different> {};
@@ -54,8 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
         Different{"warmup", "--seqlen 301", "--seqlen 301 --warmup 2", "warmup 2, others 1"},
         Different{"mode", "--seqlen 301", "--seqlen 301 --mode blocking", "mode blocking, others overlap"},
         Different{"seed", "--seqlen 301", "--seqlen 301 --seed 5", "seed 5, others 0"},
-        Different{"check_rows", "--seqlen 301", "--seqlen 301 --check-rows 3", "check_rows 3, others 16"}),
-    [](const auto& about) { return about.param.name; });
+        Different{"check_rows", "--seqlen 301", "--seqlen 301 --check-rows 3", "check_rows 3, others 16"}));
 
 // With two ranks nobody is in the majority, and with five the odd one may be in the middle.
 TEST(RanksThatDisagreeElsewhere, TwoRanksNameTheSecond) {

@@ -124,9 +124,12 @@ pid_t Job::wait_for_rank(int rank, Seconds limit) const {
   return pid;
 }
 
+bool Job::has_said(const std::string& text) const {
+  return contents(scratch_.path("stderr")).find(text) != std::string::npos;
+}
+
 void Job::wait_for_words(const std::string& text, Seconds limit) const {
-  const std::string path = scratch_.path("stderr");
-  wait_for([&] { return contents(path).find(text) != std::string::npos; }, "words '" + text + "'", limit);
+  wait_for([&] { return has_said(text); }, "words '" + text + "'", limit);
 }
 
 JobResult Job::finish(Seconds limit) {

