@@ -48,10 +48,10 @@ class KeyBlock {
       return;
     }
     float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype);
-    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, scratch);
+    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, 1.0, scratch);
     k_ = scratch;
     scratch += kKeyBlock * layout_.head_dim;
-    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, scratch);
+    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, 1.0, scratch);
     v_ = scratch;
   }
 
