@@ -43,9 +43,9 @@ class Stage {
         std::fill_n(row, n, 0.0f);
         continue;
       }
-      target_.widen(at(tensor, batch, first_ + r, head), tensor.dtype, n, row);
+      // A power of two may come before the rotation: it changes exponents only.
+      target_.widen(at(tensor, batch, first_ + r, head), tensor.dtype, n, factor, row);
       if (rotation_.dim > 0) target_.rotate(row, cos_[r], sin_[r], rotation_.dim, rotation_.interleaved);
-      if (factor != 1.0) target_.scale(row, n, factor);
     }
   }
 
@@ -158,8 +158,8 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
           float* values = rows + r * kStageStride;
           const float sum = view.rows->sum[lane + r];
           // A row that saw nothing: o is 0 and stays it.
-          target.divide(values, out.dim(), sum == 0.0f ? 1.0f : sum);
-          target.narrow(values, out.dtype, out.dim(), at(out, batch, row + r, head));
+          target.normalize(values, out.dim(), sum == 0.0f ? 1.0f : sum, out.dtype,
+                           at(out, batch, row + r, head));
           if (!lse.data) continue;
           lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =
               log_sum_exp(*view.rows, lane + r, slope);

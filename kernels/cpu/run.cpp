@@ -70,10 +70,10 @@ class KeyBlock {
     }
     float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) +
                      kTaskGroups * part_floats(run.state_layout.o_floats);
-    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, scratch);
+    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, 1.0, scratch);
     k_ = scratch;
     scratch += kKeyBlock * layout_.head_dim;
-    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, scratch);
+    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, 1.0, scratch);
     v_ = scratch;
   }
 

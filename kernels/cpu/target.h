@@ -33,11 +33,11 @@ struct Target {
   bool (*all_finite)(const float* x, index_t n);
 
   // rows between the caller's tensors and the packed layouts
-  void (*widen)(const void* from, DType dtype, index_t n, float* to);   // exact
-  void (*narrow)(const float* from, DType dtype, index_t n, void* to);  // to nearest even
+  void (*widen)(const void* from, DType dtype, index_t n, double factor, float* to);  // one rounding at most
+  void (*narrow)(const float* from, DType dtype, index_t n, void* to);                // to nearest even
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
-  void (*scale)(float* row, index_t n, double factor);  // one rounding
-  void (*divide)(float* row, index_t n, float divisor);
+  void (*normalize)(float* row, index_t n, float divisor, DType dtype,
+                    void* to);  // divide, narrow; row is lost
   // to[c * to_stride + r] = rows[r * kStageStride + c] for 8 rows r and n columns c; and back.
   void (*rows_to_columns)(const float* rows, index_t n, float* to, index_t to_stride);
   void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows);

@@ -71,7 +71,7 @@ TEST_P(EveryTarget, WidensEveryElementExactly) {
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
   std::vector<float> wide(bits.size());
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    target().widen(bits.data(), dtype, static_cast<index_t>(bits.size()), wide.data());
+    target().widen(bits.data(), dtype, static_cast<index_t>(bits.size()), 1.0, wide.data());
     for (std::size_t i = 0; i < bits.size(); ++i) {
       const float truth = dtype == DType::bf16 ? f32_from_bf16(bits[i]) : f32_from_f16(bits[i]);
       if (std::isnan(truth)) {
@@ -128,11 +128,29 @@ TEST_P(EveryTarget, RotatesInterleavedAndHalfSplitPairs) {
 }
 
 TEST_P(EveryTarget, ScalesByFactorsThatFp32CannotHold) {
-  float x[3] = {1e30f, -2e30f, 0.0f};
-  target().scale(x, 3, 1e-60);
-  EXPECT_FLOAT_EQ(x[0], 1e-30f);
-  EXPECT_FLOAT_EQ(x[1], -2e-30f);
-  EXPECT_EQ(x[2], 0.0f);
+  const float x[3] = {1e30f, -2e30f, 0.0f};
+  float y[3];
+  target().widen(x, DType::f32, 3, 0x1p-200, y);
+  EXPECT_FLOAT_EQ(y[0], static_cast<float>(1e30 * 0x1p-200));
+  EXPECT_FLOAT_EQ(y[1], static_cast<float>(-2e30 * 0x1p-200));
+  EXPECT_EQ(y[2], 0.0f);
+  target().widen(x, DType::f32, 3, -0.25, y);
+  EXPECT_EQ(y[0], -0.25f * x[0]);
+}
+
+TEST_P(EveryTarget, NormalizesAndRoundsOnce) {
+  std::vector<float> x(61), row;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i) + 0.1f;
+  std::vector<float> wide(61);
+  target().normalize((row = x).data(), 61, 3.0f, DType::f32, wide.data());
+  std::vector<std::uint16_t> narrow(61), half(61);
+  target().normalize((row = x).data(), 61, 3.0f, DType::bf16, narrow.data());
+  target().normalize((row = x).data(), 61, 3.0f, DType::f16, half.data());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(wide[i], x[i] / 3.0f);
+    EXPECT_EQ(narrow[i], bf16_from_f32(x[i] / 3.0f));
+    EXPECT_EQ(half[i], f16_from_f32(x[i] / 3.0f));
+  }
 }
 
 TEST_P(EveryTarget, TransposesThereAndBack) {

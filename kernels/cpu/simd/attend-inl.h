@@ -67,7 +67,7 @@ HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, float* sum, S
 }
 
 // A tile of a strip that is not whole. Notes which vectors it used.
-HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* panel, int key, bool prefetch) {
+HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* panel, int key) {
   const int lane = strip.view.lane;
   const int lowest = Greatest(Greatest(step.lane_begin, key - step.hi) - lane, 0);
   const int end = Least(Least(step.lane_end, key + kRows - step.lo) - lane, kStrip);
@@ -84,17 +84,17 @@ HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* pan
   static_assert(kVecs == 3, "the cases below are the runs of neighbours among three vectors");
   switch (first * 4 + last) {
     case 0 * 4 + 1:
-      return ScoreTile<0, 1>(step, strip.view, panel, key, prefetch, hide);
+      return ScoreTile<0, 1, false>(step, strip.view, panel, key, hide);
     case 0 * 4 + 2:
-      return ScoreTile<0, 2>(step, strip.view, panel, key, prefetch, hide);
+      return ScoreTile<0, 2, false>(step, strip.view, panel, key, hide);
     case 0 * 4 + 3:
-      return ScoreTile<0, 3>(step, strip.view, panel, key, prefetch, hide);
+      return ScoreTile<0, 3, false>(step, strip.view, panel, key, hide);
     case 1 * 4 + 2:
-      return ScoreTile<1, 2>(step, strip.view, panel, key, prefetch, hide);
+      return ScoreTile<1, 2, false>(step, strip.view, panel, key, hide);
     case 1 * 4 + 3:
-      return ScoreTile<1, 3>(step, strip.view, panel, key, prefetch, hide);
+      return ScoreTile<1, 3, false>(step, strip.view, panel, key, hide);
     case 2 * 4 + 3:
-      return ScoreTile<2, 3>(step, strip.view, panel, key, prefetch, hide);
+      return ScoreTile<2, 3, false>(step, strip.view, panel, key, hide);
   }
 }
 
@@ -130,17 +130,13 @@ HWY_NOINLINE void EdgeOutputTile(const Strip& strip, float* o, const float* pane
   AddTile(acc, o);
 }
 
-HWY_INLINE void OutputTile(const Strip& strip, float* o, const float* panel, int next_panel, bool prefetch) {
+template <bool kPrefetch>
+HWY_INLINE void OutputTile(const Strip& strip, float* o, const float* panel, int next_panel) {
   const float* values = panel + strip.first_key * kPanel;
   const float* p = strip.view.p + strip.first_key * kGroup;
-  const int keys = strip.last_key - strip.first_key;
   Vec acc[kRows][kVecs];
   ZeroTile(acc);
-  if (prefetch) {
-    MultiplyPanel<0, kVecs, true>(values, p, keys, next_panel, acc);
-  } else {
-    MultiplyPanel<0, kVecs, false>(values, p, keys, 0, acc);
-  }
+  MultiplyPanel<0, kVecs, kPrefetch>(values, p, strip.last_key - strip.first_key, next_panel, acc);
   AddTile(acc, o);
 }
 
@@ -180,18 +176,19 @@ HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
     last = Greatest(last, strip.last_key);
   }
   for (int key = first / kPanel * kPanel; key < last; key += kPanel) {
-    bool prefetch = true;  // by the first tile of a panel only
-    for (Strip& strip : strips) {
+    RINGATTN_UNROLL for (int s = 0; s < kStrips; ++s) {
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
+        Strip& strip = strips[s];
         const int row = key + half;
         if (row < strip.first_key || row >= strip.last_key) continue;
         const float* panel = step.k + key * step.head_dim + half;
-        if (HWY_LIKELY(strip.whole)) {
-          ScoreTile<0, kVecs>(step, strip.view, panel, row, prefetch, false);
+        if (HWY_UNLIKELY(!strip.whole)) {
+          EdgeTile(step, strip, panel, row);
+        } else if (s == 0 && half == 0) {  // one tile a panel fetches the next one
+          ScoreTile<0, kVecs, true>(step, strip.view, panel, row, false);
         } else {
-          EdgeTile(step, strip, panel, row, prefetch);
+          ScoreTile<0, kVecs, false>(step, strip.view, panel, row, false);
         }
-        prefetch = false;
       }
     }
   }
@@ -199,18 +196,19 @@ HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
 
 HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrips]) {
   for (int c = 0; c < step.dim_v; c += kPanel) {
-    bool prefetch = true;
-    for (const Strip& strip : strips) {
+    RINGATTN_UNROLL for (int s = 0; s < kStrips; ++s) {
+      const Strip& strip = strips[s];
       if (strip.count == 0 || (!step.v_finite && !strip.whole)) continue;
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
         float* o = strip.view.o + (c + half) * kGroup;
         const float* panel = step.v + c * step.v_rows + half;
-        if (HWY_LIKELY(strip.whole)) {
-          OutputTile(strip, o, panel, step.v_rows * kPanel, prefetch);
-        } else {
+        if (HWY_UNLIKELY(!strip.whole)) {
           EdgeOutputTile(strip, o, panel);
+        } else if (s == 0 && half == 0) {
+          OutputTile<true>(strip, o, panel, step.v_rows * kPanel);
+        } else {
+          OutputTile<false>(strip, o, panel, 0);
         }
-        prefetch = false;
       }
     }
   }

@@ -15,26 +15,48 @@
 HWY_BEFORE_NAMESPACE();
 namespace ringattn::cpu::HWY_NAMESPACE {
 
-void Widen(const void* from, DType dtype, index_t n, float* to) {
-  if (dtype == DType::f32) {
-    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
-    return;
-  }
-  const auto* bits = static_cast<const std::uint16_t*>(from);
+// Copies in vectors of this target's width rather than by memcpy: a wide load from two narrower stores, as
+// the next pass over a row would do, cannot be forwarded and waits for the cache.
+void WidenF32(const float* from, index_t n, float factor, float* to) {
+  const Floats d;
   index_t i = 0;
-  if (dtype == DType::bf16) {
-    for (; i < n; ++i) to[i] = f32_from_bf16(bits[i]);
-    return;
-  }
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, factor)), d, to + i);
+  for (; i < n; ++i) to[i] = from[i] * factor;
+}
+
+void WidenBf16(const std::uint16_t* from, index_t n, float factor, float* to) {
+  for (index_t i = 0; i < n; ++i) to[i] = f32_from_bf16(from[i]) * factor;
+}
+
+void WidenF16(const std::uint16_t* from, index_t n, float factor, float* to) {
+  index_t i = 0;
 #if RINGATTN_AVX512 || RINGATTN_AVX2
   // vcvtph2ps is exact, subnormals included, and keeps NaN; Highway's form for other targets does not.
   const Floats d;
   const hn::Rebind<hwy::float16_t, Floats> half;
-  for (; i + kLanes <= n; i += kLanes)
-    hn::StoreU(hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(bits + i))), d,
-               to + i);
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto x = hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(from + i));
+    hn::StoreU(hn::Mul(hn::PromoteTo(d, x), hn::Set(d, factor)), d, to + i);
+  }
 #endif
-  for (; i < n; ++i) to[i] = f32_from_f16(bits[i]);
+  for (; i < n; ++i) to[i] = f32_from_f16(from[i]) * factor;
+}
+
+void Widen(const void* from, DType dtype, index_t n, double factor, float* to) {
+  const auto narrow = static_cast<float>(factor);
+  const bool fits = static_cast<double>(narrow) == factor;
+  const float applied = fits ? narrow : 1.0f;
+  if (dtype == DType::f32) {
+    WidenF32(static_cast<const float*>(from), n, applied, to);
+  } else if (dtype == DType::bf16) {
+    WidenBf16(static_cast<const std::uint16_t*>(from), n, applied, to);
+  } else {
+    WidenF16(static_cast<const std::uint16_t*>(from), n, applied, to);
+  }
+  if (fits) return;
+  // A factor that fp32 cannot hold, such as 2^-200, may still give results that it can.
+  for (index_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<double>(to[i]) * factor);
 }
 
 void Narrow(const float* from, DType dtype, index_t n, void* to) {
@@ -48,6 +70,18 @@ void Narrow(const float* from, DType dtype, index_t n, void* to) {
   } else {
     for (index_t i = 0; i < n; ++i) bits[i] = f16_from_f32(from[i]);
   }
+}
+
+// Reads in vectors of 8, as ColumnsToRows has stored them.
+void Normalize(float* row, index_t n, float divisor, DType dtype, void* to) {
+  const hn::CappedTag<float, 8> d;
+  const index_t step = static_cast<index_t>(hn::Lanes(d));
+  float* quotient = dtype == DType::f32 ? static_cast<float*>(to) : row;
+  index_t i = 0;
+  for (; i + step <= n; i += step)
+    hn::StoreU(hn::Div(hn::LoadU(d, row + i), hn::Set(d, divisor)), d, quotient + i);
+  for (; i < n; ++i) quotient[i] = row[i] / divisor;
+  if (dtype != DType::f32) Narrow(row, dtype, n, to);
 }
 
 // (x1, x2) -> (x1 cos - x2 sin, x1 sin + x2 cos) for each pair of the leading `dim` elements
@@ -68,20 +102,6 @@ void Rotate(float* HWY_RESTRICT row, const float* HWY_RESTRICT cos, const float*
       row[e + pairs] = x1 * sin[e] + x2 * cos[e];
     }
   }
-}
-
-void Scale(float* row, index_t n, double factor) {
-  const auto narrow = static_cast<float>(factor);
-  if (static_cast<double>(narrow) == factor) {
-    for (index_t i = 0; i < n; ++i) row[i] *= narrow;
-  } else {
-    // A factor that fp32 cannot hold, such as 2^-200, may still give results that it can.
-    for (index_t i = 0; i < n; ++i) row[i] = static_cast<float>(static_cast<double>(row[i]) * factor);
-  }
-}
-
-void Divide(float* row, index_t n, float divisor) {
-  for (index_t i = 0; i < n; ++i) row[i] /= divisor;
 }
 
 #if HWY_MAX_BYTES >= 32

@@ -33,20 +33,16 @@ HWY_INLINE void MultiplyPanel(const float* HWY_RESTRICT panel, const float* HWY_
 }
 
 // Scores of keys key .. key + kRows - 1 against a strip, turned into rows of P.
-template <int kFirst, int kLast>
+template <int kFirst, int kLast, bool kPrefetch>
 HWY_INLINE void ScoreTile(const GroupStep& step, const StripView& strip, const float* panel, int key,
-                          bool prefetch, bool hide) {
+                          bool hide) {
   const Floats d;
   const float* q = step.group.q + strip.lane;
   Vec s[kRows][kVecs];
   RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
     RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) s[r][v] = hn::Zero(d);
   }
-  if (prefetch) {
-    MultiplyPanel<kFirst, kLast, true>(panel, q, step.head_dim, kPanel * step.head_dim, s);
-  } else {
-    MultiplyPanel<kFirst, kLast, false>(panel, q, step.head_dim, 0, s);
-  }
+  MultiplyPanel<kFirst, kLast, kPrefetch>(panel, q, step.head_dim, kPanel * step.head_dim, s);
   if (HWY_UNLIKELY(hide)) HideTile<kFirst, kLast>(step, strip.lane, key, s);
   SoftmaxTile<kFirst, kLast>(strip, key, s);
 }
