@@ -50,9 +50,15 @@ Problem make_problem(const ProblemOptions& options, const Shapes& shapes) {
 
 std::vector<Field> program_fields(const Options& options) {
   const auto text = [](auto number) { return std::to_string(number); };
-  return {{"subcommand", std::string(name_of(options.command))},
-          {"help", text(options.help)},
+  return {{"help", text(options.help)},
           {"version", text(options.version)},
+          {"subcommand", std::string(name_of(options.command))},
+          {"communicator", std::to_string(static_cast<int>(options.communicator))},
+          {"ranks", options.ranks ? text(*options.ranks) : "not given"},
+          {"isa", options.isa},
+          {"link_gbps", text(options.link_gbps)},
+          {"link_latency_us", text(options.link_latency_us)},
+          {"deadline_ms", text(options.deadline.count())},
           {"mode", std::string(name_of(options.mode))},
           {"iterations", text(options.iterations)},
           {"warmup", text(options.warmup)},

@@ -6,14 +6,19 @@
 
 namespace ringattn::launch {
 
+namespace {
+
+void print_line(const std::string& text) noexcept {
+  std::fprintf(stderr, "ringattn: %s\n", text.c_str());
+  std::fflush(stderr);
+}
+
+}  // namespace
+
 void print_failure(const Communicator& comm, const Failure& failure) noexcept {
   const bool names_a_rank = failure.text.starts_with("rank ") || failure.text.starts_with("ranks ");
-  if (comm.size() == 1 || names_a_rank) {
-    std::fprintf(stderr, "ringattn: %s\n", failure.text.c_str());
-  } else {
-    std::fprintf(stderr, "ringattn: rank %d: %s\n", comm.rank(), failure.text.c_str());
-  }
-  std::fflush(stderr);
+  print_line(comm.size() == 1 || names_a_rank ? failure.text
+                                              : "rank " + std::to_string(comm.rank()) + ": " + failure.text);
 }
 
 // A failure that is already shared keeps its code; one of communication cannot be shared any more.
@@ -55,7 +60,7 @@ ExitCode end_of_rank(Communicator& comm, const LastWords& last_words,
     program();
     return ExitCode::ok;
   } catch (const SharedFailure& shared) {
-    if (comm.rank() == 0) print_failure(comm, shared.failure());
+    if (comm.rank() == 0) print_line(shared.failure().text);  // it names the rank whose failure it is
     return shared.failure().code;
   } catch (...) {
     const Failure alone = failure_of(std::current_exception());

@@ -63,7 +63,8 @@ using LastWords = std::function<void(const Communicator& comm, const Failure& al
 ExitCode end_of_rank(Communicator& comm, const LastWords& last_words,
                      const std::function<void()>& program) noexcept;
 
-// "ringattn: rank 2: k.npy: not found" on stderr; with one rank there is no rank to name.
+// "ringattn: rank 2: unknown exception" on stderr for a failure of this rank alone; with one rank there is no
+// rank to name.
 void print_failure(const Communicator& comm, const Failure& failure) noexcept;
 
 }  // namespace ringattn::launch

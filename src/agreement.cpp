@@ -118,20 +118,21 @@ void agree_on_fields(Communicator& comm, const std::vector<Field>& fields, Deadl
 
 void agree_all_well(Communicator& comm, const std::exception_ptr& mine, Deadline deadline) {
   const Verdict own = verdict_of(mine);
-  if (own.kind == Kind::comm) std::rethrow_exception(mine);  // there is nobody left to agree with
+  if (own.kind == Kind::comm) std::rethrow_exception(mine);
   Blob blob(1 + own.text.size());
   blob[0] = static_cast<std::byte>(own.kind);
   std::memcpy(blob.data() + 1, own.text.data(), own.text.size());
 
   const auto verdicts = comm.all_gather(blob, deadline);
-  for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {
-    const auto kind = static_cast<Kind>(verdicts[rank].at(0));
-    if (kind == Kind::well) continue;
-    if (static_cast<int>(rank) == comm.rank()) std::rethrow_exception(mine);
-    raise(kind, "rank " + std::to_string(rank) + ": " +
-                    std::string(reinterpret_cast<const char*>(verdicts[rank].data()) + 1,
-                                verdicts[rank].size() - 1));
-  }
+  const auto kind_of = [](const Blob& verdict) { return static_cast<Kind>(verdict.at(0)); };
+  const auto failed = std::ranges::find_if(verdicts, [&](const Blob& v) { return kind_of(v) != Kind::well; });
+  if (failed == verdicts.end()) return;
+  // What went wrong in the same way everywhere is nobody's in particular.
+  if (std::ranges::all_of(verdicts, [&](const Blob& v) { return v == blob; })) std::rethrow_exception(mine);
+  const auto rank = failed - verdicts.begin();
+  if (rank == comm.rank() && own.kind == Kind::other) std::rethrow_exception(mine);
+  const std::string text(reinterpret_cast<const char*>(failed->data()) + 1, failed->size() - 1);
+  raise(kind_of(*failed), "rank " + std::to_string(rank) + ": " + text);
 }
 
 }  // namespace ringattn

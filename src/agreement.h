@@ -13,9 +13,9 @@ namespace ringattn {
 // majority, e.g. "rank 3: seqlen_k 65536, others 32768".
 void agree_on_fields(Communicator& comm, const std::vector<Field>& fields, Deadline deadline);
 
-// Collective. If a rank passes an exception, every rank throws one of the same type: the rank itself its own,
-// the others with the text "rank N: ..." of the lowest failing rank. What `body` of every rank throws is
-// treated so.
+// Collective. If a rank passes an exception, every rank throws one of the same type with the text "rank N:
+// ..." of the lowest failing rank; without "rank N: " if all ranks failed with the same words. A CommError is
+// rethrown at once: there is nobody left to agree with.
 void agree_all_well(Communicator& comm, const std::exception_ptr& mine, Deadline deadline);
 
 // Runs body, then agree_all_well on how it ended.

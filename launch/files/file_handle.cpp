@@ -46,7 +46,11 @@ FileHandle FileHandle::open_regular(const std::string& path, int flags) {
 
 FileHandle FileHandle::open_to_read(const std::string& path) { return open_regular(path, O_RDONLY); }
 
-FileHandle FileHandle::open_to_write(const std::string& path) { return open_regular(path, O_RDWR); }
+FileHandle FileHandle::open_to_write(const std::string& path, const std::string& name) {
+  FileHandle file = open_regular(path, O_RDWR);
+  file.name_ = name;
+  return file;
+}
 
 std::optional<FileHandle> FileHandle::create_new(const std::string& path, const std::string& name) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

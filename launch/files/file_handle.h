@@ -14,7 +14,8 @@ class FileHandle {
   // Anything but a regular file (a folder, a pipe without a writer, a device) is refused, and without
   // waiting.
   static FileHandle open_to_read(const std::string& path);
-  static FileHandle open_to_write(const std::string& path);  // an existing file, contents kept
+  // An existing file, contents kept. Errors call it `name`.
+  static FileHandle open_to_write(const std::string& path, const std::string& name);
   // Creates the file with mode 0644 less the umask; nullopt if the path is taken. Errors call it `name`:
   // whoever reads them knows the output by its final name.
   static std::optional<FileHandle> create_new(const std::string& path, const std::string& name);

@@ -123,7 +123,7 @@ PendingFile PendingFile::attach(const std::string& spec, const fs::path& tempora
                                 const std::vector<index_t>& shape, DType dtype) {
   auto impl = std::make_unique<Impl>(spec, shape, dtype);
   impl->temporary = temporary;
-  impl->file = FileHandle::open_to_write(temporary.string());
+  impl->file = FileHandle::open_to_write(temporary.string(), impl->target.path);
   refuse_other_tensor(*impl->file, impl->header, impl->file_bytes);
   return PendingFile(std::move(impl));
 }

@@ -82,7 +82,7 @@ TEST_P(InputOfAllRanks, ThatLiesIsRefusedNamingTheFile) {
   files.inputs = files.scratch.names();
   const JobResult job = run_job(local(3, files.arguments()));
   EXPECT_EQ(job.exit_code, 3) << job.err;
-  EXPECT_EQ(times_said(job, "ringattn: rank 0: "), 1) << job.err;
+  EXPECT_EQ(errors_said(job), 1) << job.err;
   EXPECT_TRUE(has(job.err, path));
   EXPECT_TRUE(has(job.err, lie.said));
   EXPECT_EQ(job.out, "");

@@ -35,6 +35,16 @@ inline int times_said(const JobResult& job, const std::string& text) {
   return count;
 }
 
+// Lines in which the program says what is wrong. What all ranks share is to be said once.
+inline int errors_said(const JobResult& job) {
+  int count = 0;
+  std::istringstream lines(job.err);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("ringattn: ") && !line.starts_with("ringattn: warning: ")) ++count;
+  }
+  return count;
+}
+
 // The job failed as promised: with this code, its own words on stderr once, and no report of success.
 inline void expect_failure(const JobResult& job, int exit_code, const std::string& words) {
   EXPECT_EQ(job.exit_code, exit_code) << job.err;

@@ -18,7 +18,7 @@ class WrongCommandLine : public ::testing::TestWithParam<Wrong> {};
 TEST_P(WrongCommandLine, EndsAllRanksWithCode2AndOneMessage) {
   const JobResult job = run_job(local(3, words(GetParam().arguments)));
   expect_failure(job, 2, GetParam().said);
-  EXPECT_EQ(times_said(job, "ringattn: rank "), 1) << job.err;
+  EXPECT_EQ(errors_said(job), 1) << job.err;
   EXPECT_LT(job.seconds.count(), 20);
 }
 
