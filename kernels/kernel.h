@@ -32,7 +32,7 @@ struct Buffer {
 };
 
 struct KernelConfig {
-  HeadShape shape;
+  HeadShape shape{};
   DType dtype = DType::f32;  // of the caller's tensors and of the wire
   double softmax_scale = 1;  // any finite value, 0 and negative included
   index_t q_rows = 0;        // local rows of this rank

@@ -1,1 +1,137 @@
 #include "src/agreement.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "src/error.h"
+
+namespace ringattn {
+namespace {
+
+using Blob = std::vector<std::byte>;
+
+// Fields as bytes: name, NUL, value, NUL, ... Neither names nor values hold a NUL.
+Blob pack(const std::vector<Field>& fields) {
+  std::string text;
+  for (const Field& f : fields) text.append(f.name).append(1, '\0').append(f.value).append(1, '\0');
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<Field> unpack(const Blob& blob) {
+  std::vector<std::string> words(1);
+  for (const std::byte b : blob) {
+    if (b == std::byte{0})
+      words.emplace_back();
+    else
+      words.back().push_back(static_cast<char>(b));
+  }
+  std::vector<Field> fields;
+  for (std::size_t i = 0; i + 1 < words.size(); i += 2) fields.push_back({words[i], words[i + 1]});
+  return fields;
+}
+
+std::string value_of(const std::vector<Field>& fields, const std::string& name) {
+  const auto it = std::ranges::find(fields, name, &Field::name);
+  return it == fields.end() ? "absent" : it->value;
+}
+
+// The value that most ranks have; among equals the one of the lowest rank.
+std::string majority(const std::vector<std::string>& values) {
+  std::map<std::string, std::size_t> votes;
+  for (const auto& v : values) ++votes[v];
+  const auto most = std::ranges::max_element(votes, {}, [](const auto& v) { return v.second; })->second;
+  return *std::ranges::find_if(values, [&](const auto& v) { return votes[v] == most; });
+}
+
+// "rank 3: seqlen_k 65536, others 32768", for the first field that is not the same everywhere; "" if none.
+std::string first_difference(const std::vector<std::vector<Field>>& ranks) {
+  for (const auto& candidate : ranks) {  // a field that only one rank has is a difference, too
+    for (const Field& field : candidate) {
+      std::vector<std::string> values;
+      for (const auto& r : ranks) values.push_back(value_of(r, field.name));
+      const std::string usual = majority(values);
+      const auto odd = std::ranges::find_if(values, [&](const auto& v) { return v != usual; });
+      if (odd == values.end()) continue;
+      return "ranks disagree: rank " + std::to_string(odd - values.begin()) + ": " + field.name + " " + *odd +
+             ", others " + usual;
+    }
+  }
+  return "";
+}
+
+enum class Kind : std::uint8_t { well, usage, data, comm, device, memory, other };
+
+struct Verdict {
+  Kind kind = Kind::well;
+  std::string text;
+};
+
+Verdict verdict_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const UsageError& e) {
+    return {Kind::usage, e.what()};
+  } catch (const DataError& e) {
+    return {Kind::data, e.what()};
+  } catch (const CommError& e) {
+    return {Kind::comm, e.what()};
+  } catch (const DeviceError& e) {
+    return {Kind::device, e.what()};
+  } catch (const std::bad_alloc& e) {
+    return {Kind::memory, e.what()};
+  } catch (const std::exception& e) {
+    return {Kind::other, e.what()};
+  } catch (...) {
+    return {Kind::other, "unknown exception"};
+  }
+}
+
+[[noreturn]] void raise(Kind kind, const std::string& text) {
+  switch (kind) {
+    case Kind::usage:
+      throw UsageError(text);
+    case Kind::data:
+      throw DataError(text);
+    case Kind::comm:
+      throw CommError(text);
+    case Kind::device:
+      throw DeviceError(text);
+    case Kind::memory:
+      throw OutOfMemory(text);
+    default:
+      throw std::runtime_error(text);
+  }
+}
+
+}  // namespace
+
+void agree_on_fields(Communicator& comm, const std::vector<Field>& fields, Deadline deadline) {
+  std::vector<std::vector<Field>> ranks;
+  for (const Blob& blob : comm.all_gather(pack(fields), deadline)) ranks.push_back(unpack(blob));
+  if (const std::string difference = first_difference(ranks); !difference.empty())
+    throw UsageError(difference);
+}
+
+void agree_all_well(Communicator& comm, const std::exception_ptr& mine, Deadline deadline) {
+  const Verdict own = verdict_of(mine);
+  if (own.kind == Kind::comm) std::rethrow_exception(mine);  // there is nobody left to agree with
+  Blob blob(1 + own.text.size());
+  blob[0] = static_cast<std::byte>(own.kind);
+  std::memcpy(blob.data() + 1, own.text.data(), own.text.size());
+
+  const auto verdicts = comm.all_gather(blob, deadline);
+  for (std::size_t rank = 0; rank < verdicts.size(); ++rank) {
+    const auto kind = static_cast<Kind>(verdicts[rank].at(0));
+    if (kind == Kind::well) continue;
+    if (static_cast<int>(rank) == comm.rank()) std::rethrow_exception(mine);
+    raise(kind, "rank " + std::to_string(rank) + ": " +
+                    std::string(reinterpret_cast<const char*>(verdicts[rank].data()) + 1,
+                                verdicts[rank].size() - 1));
+  }
+}
+
+}  // namespace ringattn

@@ -1,1 +1,219 @@
 #include "src/attention.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "kernels/cpu/cpu.h"
+#include "src/agreement.h"
+#include "src/error.h"
+
+namespace ringattn {
+namespace {
+
+int thread_count(const RingOptions& options) {
+  if (options.threads < 0)
+    throw UsageError("threads is " + std::to_string(options.threads) +
+                     ", allowed are 1 and more, or 0 for all CPUs");
+  if (options.threads > 0) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+KernelConfig kernel_config(const Problem& problem, const Sharding& sharding, int rank, int threads,
+                           const std::string& isa) {
+  return {.shape = problem.heads(),
+          .dtype = problem.dtype,
+          .softmax_scale = problem.scale(),
+          .q_rows = sharding.q.rows(rank),
+          .threads = threads,
+          .isa = isa};
+}
+
+// The second slot is where the next rank's block arrives: with one hop nothing does.
+std::size_t slot_count(const Problem& problem, const Sharding& sharding) {
+  return needed_hops(problem.mask, sharding) > 1 ? 2 : 1;
+}
+
+template <class View>
+std::string shape_text(const View& view) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < view.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(view.shape[i]);
+  return text + "]";
+}
+
+void check_view(const char* name, const ConstTensorView& view, const std::array<index_t, 4>& shape,
+                DType dtype) {
+  if (view.shape != shape)
+    throw UsageError(std::string(name) + " has shape " + shape_text(view) + ", expected " +
+                     shape_text(ConstTensorView{.shape = shape}) + " [batch, rows of this rank, heads, dim]");
+  if (view.dtype != dtype)
+    throw UsageError(std::string(name) + " has dtype " + std::string(name_of(view.dtype)) +
+                     ", the problem has " + std::string(name_of(dtype)));
+  const bool empty = std::ranges::find(shape, 0) != shape.end();
+  if (!empty && view.data == nullptr) throw UsageError(std::string(name) + " has no data (null pointer)");
+  if (!empty && shape[3] > 1 && view.stride[3] != 1)
+    throw UsageError(std::string(name) + " has stride " + std::to_string(view.stride[3]) +
+                     " along the last dimension, allowed is 1");
+}
+
+// Two elements of an output must not share a place.
+template <class View>
+void check_writable(const char* name, const View& view) {
+  if (std::ranges::find(view.shape, 0) != view.shape.end()) return;
+  for (std::size_t i = 0; i < view.shape.size(); ++i)
+    if (view.shape[i] > 1 && view.stride[i] == 0)
+      throw UsageError(std::string(name) + " has stride 0 along dimension " + std::to_string(i) +
+                       ", which holds " + std::to_string(view.shape[i]) + " elements to be written");
+}
+
+void check_positions(const char* name, std::span<const index_t> positions, index_t rows,
+                     const Problem& problem) {
+  if (positions.empty()) return;
+  if (problem.rope.pairing == Rope::Pairing::none)
+    throw UsageError(std::string(name) + " is given, but the problem has no rope");
+  if (std::ssize(positions) != rows)
+    throw UsageError(std::string(name) + " has " + std::to_string(positions.size()) +
+                     " entries, this rank has " + std::to_string(rows) + " rows");
+}
+
+}  // namespace
+
+struct RingAttention::Impl {
+  std::shared_ptr<Communicator> comm;
+  Problem problem;
+  Sharding sharding;
+  RingOptions options;
+  int threads = 1;
+  std::unique_ptr<Plan> plan{};
+  std::unique_ptr<Kernel> kernel{};
+  Slots slots{};
+
+  Deadline deadline() const { return Clock::now() + options.deadline; }
+  void check_arguments() const;
+  void allocate();
+  void check_call(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
+                  const TensorView& out, const LseView& lse, const Positions& positions) const;
+  Rotation rotation(std::span<const index_t> own, const Layout& layout, index_t shift) const;
+};
+
+void RingAttention::Impl::check_arguments() const {
+  validate(problem, sharding);
+  if (sharding.ranks() != comm->size())
+    throw UsageError("sharding is for " + std::to_string(sharding.ranks()) + " ranks, the communicator has " +
+                     std::to_string(comm->size()));
+  if (options.deadline <= std::chrono::milliseconds(0))
+    throw UsageError("deadline is " + std::to_string(options.deadline.count()) +
+                     " ms, allowed is more than 0");
+}
+
+void RingAttention::Impl::allocate() {
+  threads = thread_count(options);
+  plan = std::make_unique<Plan>(problem, sharding, comm->rank());
+  kernel = make_cpu_kernel(kernel_config(problem, sharding, comm->rank(), threads, options.isa));
+  for (std::size_t i = 0; i < slot_count(problem, sharding); ++i)
+    slots.block[i] = kernel->allocate(kernel->block_bytes(sharding.k.max_rows()));
+}
+
+void RingAttention::Impl::check_call(const ConstTensorView& q, const ConstTensorView& k,
+                                     const ConstTensorView& v, const TensorView& out, const LseView& lse,
+                                     const Positions& positions) const {
+  const HeadShape s = problem.heads();
+  const index_t q_rows = plan->q_rows(), k_rows = plan->k_rows();
+  check_view("q", q, {s.batch, q_rows, s.num_heads, s.head_dim}, problem.dtype);
+  check_view("k", k, {s.batch, k_rows, s.num_heads_kv, s.head_dim}, problem.dtype);
+  check_view("v", v, {s.batch, k_rows, s.num_heads_kv, s.head_dim_v}, problem.dtype);
+  check_view("out", as_const(out), {s.batch, q_rows, s.num_heads, s.head_dim_v}, problem.dtype);
+  check_writable("out", out);
+  if (lse.data != nullptr) {
+    const std::array<index_t, 3> shape{s.batch, s.num_heads, q_rows};
+    if (lse.shape != shape)
+      throw UsageError("lse has shape " + shape_text(lse) + ", expected " +
+                       shape_text(LseView{.shape = shape}) + " [batch, num_heads, rows of this rank]");
+    if (q_rows > 1 && lse.stride[2] != 1)
+      throw UsageError("lse has stride " + std::to_string(lse.stride[2]) +
+                       " along the last dimension, allowed is 1");
+    check_writable("lse", lse);
+  }
+  check_positions("positions.q", positions.q, q_rows, problem);
+  check_positions("positions.k", positions.k, k_rows, problem);
+  if (problem.rope.pairing != Rope::Pairing::none && !problem.mask.positions_align() &&
+      ((positions.q.empty() && q_rows > 0) || (positions.k.empty() && k_rows > 0)))
+    throw UsageError(
+        "rope with mask " + problem.mask.name() +
+        " needs the caller's positions: its documents are packed at different offsets in q and k");
+}
+
+// Positions are the caller's own, or those of the layout plus `shift`.
+Rotation RingAttention::Impl::rotation(std::span<const index_t> own, const Layout& layout,
+                                       index_t shift) const {
+  if (problem.rope.pairing == Rope::Pairing::none) return {};
+  const RotaryAngles angles(problem.rope, problem.shape.head_dim);
+  const int rank = comm->rank();
+  return {.dim = rotary_dim(problem.rope, problem.shape.head_dim),
+          .interleaved = problem.rope.pairing == Rope::Pairing::interleaved,
+          .angles = [=, &layout](index_t row, std::span<float> cos, std::span<float> sin) {
+            const index_t position =
+                own.empty() ? layout.position(rank, row) + shift : own[static_cast<std::size_t>(row)];
+            angles.at(position, cos, sin);
+          }};
+}
+
+RingAttention::RingAttention(std::shared_ptr<Communicator> comm, Problem problem, Sharding sharding,
+                             RingOptions options)
+    : impl_(new Impl{.comm = std::move(comm),
+                     .problem = std::move(problem),
+                     .sharding = std::move(sharding),
+                     .options = std::move(options)}) {
+  Impl& self = *impl_;
+  const Deadline deadline = self.deadline();
+  together(*self.comm, deadline, [&] { self.check_arguments(); });
+  agree_on_fields(*self.comm, fingerprint(self.problem, self.sharding), deadline);
+  together(*self.comm, deadline, [&] { self.allocate(); });
+}
+
+RingAttention::~RingAttention() = default;
+RingAttention::RingAttention(RingAttention&&) noexcept = default;
+RingAttention& RingAttention::operator=(RingAttention&&) noexcept = default;
+
+Timing RingAttention::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
+                              const TensorView& out, const LseView& lse, const Positions& positions) {
+  Impl& self = *impl_;
+  together(*self.comm, self.deadline(), [&] { self.check_call(q, k, v, out, lse, positions); });
+
+  const auto seconds_since = [](Clock::time_point t) {
+    return std::chrono::duration<double>(Clock::now() - t).count();
+  };
+  Timing timing;
+  auto start = Clock::now();
+  if (self.options.mode != Mode::comm_only)
+    self.kernel->load_queries(q, self.rotation(positions.q, self.sharding.q, self.problem.query_position(0)));
+  const auto own_block = self.slots.block[0].bytes().first(self.kernel->block_bytes(self.plan->k_rows()));
+  self.kernel->load_block(k, v, self.rotation(positions.k, self.sharding.k, 0), own_block);
+  timing.load = seconds_since(start);
+
+  run_forward(*self.plan, *self.kernel, *self.comm, self.slots, self.options.mode, self.options.deadline,
+              timing);
+
+  start = Clock::now();
+  if (self.options.mode != Mode::comm_only) self.kernel->finish(out, lse);
+  timing.finish = seconds_since(start);
+  return timing;
+}
+
+const Plan& RingAttention::plan() const { return *impl_->plan; }
+const Problem& RingAttention::problem() const { return impl_->problem; }
+std::string RingAttention::backend() const { return impl_->kernel->name(); }
+int RingAttention::threads() const { return impl_->threads; }
+
+Workspace RingAttention::workspace() const {
+  return {.kernel = impl_->kernel->workspace_bytes(),
+          .slots = impl_->slots.block[0].size + impl_->slots.block[1].size};
+}
+
+Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads) {
+  validate(problem, sharding);
+  const KernelConfig config = kernel_config(problem, sharding, rank, threads, "auto");
+  const std::size_t block = cpu_block_bytes(config.shape, config.dtype, sharding.k.max_rows());
+  return {.kernel = cpu_workspace_bytes(config), .slots = slot_count(problem, sharding) * block};
+}
+
+}  // namespace ringattn

@@ -22,7 +22,7 @@ struct RingOptions {
 // queries stand beside the key they are aligned with (Problem::query_position). Rope::position_offset is
 // added to both.
 struct Positions {
-  std::span<const index_t> q, k;
+  std::span<const index_t> q{}, k{};
 };
 
 // Bytes one rank holds beyond the caller's tensors; known before anything is allocated.

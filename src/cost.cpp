@@ -1,1 +1,57 @@
 #include "src/cost.h"
+
+#include <algorithm>
+
+#include "src/load.h"
+#include "src/ring_order.h"
+
+namespace ringattn {
+
+double forward_flops(const Problem& problem, index_t pairs) {
+  // One multiplication and one addition for each element of a key and of a value. Doubles throughout: exact
+  // up to 2^53, correctly rounded above.
+  const HeadShape heads = problem.heads();
+  const auto elements = static_cast<double>(heads.head_dim + heads.head_dim_v);
+  return 2.0 * static_cast<double>(pairs) * elements * static_cast<double>(heads.num_heads) *
+         static_cast<double>(heads.batch);
+}
+
+double forward_flops(const Problem& problem) { return forward_flops(problem, problem.mask.visible_pairs()); }
+
+Traffic forward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes) {
+  // At every hop but the last one the block at hand is handed on.
+  Traffic traffic;
+  for (std::size_t s = 0; s + 1 < plan.hops().size(); ++s) {
+    const index_t rows = plan.hops()[s].k_rows;
+    if (rows == 0) continue;
+    traffic.bytes_sent += block_bytes(rows);
+    traffic.messages_sent += 1;
+  }
+  return traffic;
+}
+
+double Balance::value() const {
+  if (total_pairs == 0) return 1;
+  return static_cast<double>(total_pairs) / ranks / static_cast<double>(critical_pairs);
+}
+
+Balance ring_balance(const Problem& problem, const Sharding& sharding) {
+  validate(problem, sharding);
+  const int ranks = sharding.ranks();
+  const LoadCounter counter(problem.mask, sharding);
+  std::vector<index_t> slowest(static_cast<std::size_t>(ranks));
+  Balance balance{.ranks = ranks};
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<Load> loads = counter.by_owner(rank);
+    for (int hop = 0; hop < ranks; ++hop) {
+      const index_t pairs = loads[static_cast<std::size_t>(owner_at(rank, hop, ranks))].pairs;
+      index_t& most = slowest[static_cast<std::size_t>(hop)];
+      most = std::max(most, pairs);
+      balance.total_pairs += pairs;
+    }
+  }
+  for (const index_t pairs : slowest) balance.critical_pairs += pairs;
+  return balance;
+}
+
+}  // namespace ringattn

@@ -29,7 +29,8 @@ struct Balance {
   // Mean over ranks of visible pairs / critical path: 1 is perfect. 1 if nothing is visible.
   double value() const;
 };
-// Plans every rank: O(ranks^2 * tiles).
+// Counts the work of every rank: O(ranks * (ranks + tiles)), or O(ranks^2 * tiles) if every tile meets every
+// shard and they are not striped.
 Balance ring_balance(const Problem& problem, const Sharding& sharding);
 
 }  // namespace ringattn

@@ -21,7 +21,8 @@ std::string_view name_of(LayoutKind k);
 LayoutKind layout_from_name(std::string_view s);  // the three named ones; throws UsageError
 
 // One sequence cut into shards, one per rank. A rank's local rows are its segments one after the other.
-// Nothing must divide: shards differ by at most one chunk, a shard may be empty, nothing is padded.
+// Up to 2^58 positions. Nothing must divide: shards differ by at most one chunk, a shard may be empty,
+// nothing is padded.
 class Layout {
  public:
   // contiguous: rank r holds chunk r of P; zigzag: chunks r and 2P-1-r of 2P; striped: r, r+P, r+2P, ...
@@ -33,11 +34,13 @@ class Layout {
   LayoutKind kind() const { return kind_; }
   int ranks() const { return static_cast<int>(first_.size()) - 1; }
   index_t seqlen() const { return seqlen_; }
-  std::span<const Segment> segments(int rank) const;  // none empty
-  index_t rows(int rank) const;                       // rows of the rank's shard
-  index_t max_rows() const;                           // of the largest shard
-  index_t position(int rank, index_t row) const;      // global position of a local row
-  std::vector<index_t> positions(int rank) const;     // of every local row
+  // In the order of the local rows; none empty, and one that goes on where the one before it ended is joined
+  // to it (the two chunks of the last zigzag rank).
+  std::span<const Segment> segments(int rank) const;
+  index_t rows(int rank) const;                    // rows of the rank's shard
+  index_t max_rows() const;                        // of the largest shard
+  index_t position(int rank, index_t row) const;   // global position of a local row
+  std::vector<index_t> positions(int rank) const;  // of every local row
 
  private:
   Layout(LayoutKind kind, index_t seqlen, std::vector<std::vector<Segment>> segments);

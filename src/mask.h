@@ -19,7 +19,8 @@ struct Window {
 
 class Mask {
  public:
-  // Every constructor throws UsageError naming the argument and its value.
+  // Lengths are 0 to 2^58, visible pairs below 2^63. Every constructor throws UsageError naming the argument
+  // and its value.
   static Mask full(index_t seqlen_q, index_t seqlen_k);
   static Mask causal(index_t seqlen_q, index_t seqlen_k);
   static Mask window(index_t seqlen_q, index_t seqlen_k, Window window);

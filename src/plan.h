@@ -17,8 +17,9 @@ struct Hop {
 
 class Plan {
  public:
-  // Costs O(hops * tiles that touch this rank) time and O(hops) memory: tiles are made when a hop asks for
-  // them.
+  // Memory O(hops), beside the mask and the layouts: tiles are made when a hop asks for them. Time as for
+  // LoadCounter and needed_hops: milliseconds for a rank of 4,096 over 10,000 documents (bench/plan.cpp).
+  // Throws UsageError if the problem, its sharding or the rank is not valid.
   Plan(const Problem& problem, const Sharding& sharding, int rank);
 
   int rank() const { return rank_; }
@@ -27,7 +28,8 @@ class Plan {
   index_t k_rows() const { return sharding_.k.rows(rank_); }
   // The same number on every rank: trailing hops at which no rank sees anything are cut. At least 1.
   const std::vector<Hop>& hops() const { return hops_; }
-  // Tiles of hop s in local rows (q: of this rank's shard, k: of the owner's), disjoint, none empty.
+  // Tiles of hop s in local rows (q: of this rank's shard, k: of the owner's), disjoint, normalised, none
+  // empty. A band holds for absolute local rows: key row j is visible to query row i iff lo <= j - i <= hi.
   std::vector<Tile> tiles(std::size_t hop) const;
   index_t pairs() const;  // over all hops, for one head
 
@@ -38,7 +40,9 @@ class Plan {
   std::vector<Hop> hops_;
 };
 
-// Number of hops that some rank needs, the same for every rank; 1 <= result <= ranks.
+// Number of hops that some rank needs, the same for every rank; 1 <= result <= ranks. Exact. Time: mask tiles
+// x the query segments that they meet if both layouts are contiguous or zigzag (or custom with stride 1),
+// mask tiles if both are striped; any other pair of layouts counts the work of all ranks.
 int needed_hops(const Mask& mask, const Sharding& sharding);
 
 }  // namespace ringattn

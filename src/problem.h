@@ -12,11 +12,11 @@
 namespace ringattn {
 
 struct Problem {
-  HeadShape shape;  // head_dim_v = 0 means head_dim
+  HeadShape shape{};  // head_dim_v = 0 means head_dim
   DType dtype = DType::f32;
   Mask mask;  // carries seqlen_q and seqlen_k
-  Rope rope;
-  std::optional<double> softmax_scale;  // default 1/sqrt(head_dim)
+  Rope rope{};
+  std::optional<double> softmax_scale{};  // default 1/sqrt(head_dim)
 
   index_t seqlen_q() const { return mask.seqlen_q(); }
   index_t seqlen_k() const { return mask.seqlen_k(); }

@@ -29,6 +29,10 @@ struct Range {
 // A bound that no difference of two positions reaches; far from overflow when added to a position.
 inline constexpr index_t kUnbounded = index_t{1} << 60;
 
+// Longest sequence: the difference of two positions, and such a difference plus a window, stay below
+// kUnbounded.
+inline constexpr index_t kMaxSeqlen = index_t{1} << 58;
+
 // Key j is visible to query i iff lo <= j - i <= hi.
 struct Band {
   index_t lo = -kUnbounded, hi = kUnbounded;
@@ -45,7 +49,8 @@ struct Tile {
   friend bool operator==(const Tile&, const Tile&) = default;
 };
 
-// Number of (i, j) in the tile with j - i in its band. Exact, constant time.
+// Number of (i, j) in the tile with j - i in its band. Exact, constant time. Throws UsageError if it is 2^63
+// or more.
 index_t visible_pairs(const Tile&);
 
 // The same pairs with the ranges and the band cut to what can be reached, so that two ways to write one tile

@@ -20,9 +20,10 @@
 
 namespace ringattn::cpu {
 
-inline constexpr int kPanel = 8;      // rows of a K panel, columns of a V panel
-inline constexpr int kGroup = 48;     // lanes of a group: 3 x 16, 6 x 8 or 12 x 4
-inline constexpr int kKeyBlock = 64;  // keys whose probabilities are held at a time
+inline constexpr int kPanel = 8;       // rows of a K panel, columns of a V panel
+inline constexpr int kGroup = 48;      // lanes of a group: 3 x 16, 6 x 8 or 12 x 4
+inline constexpr int kKeyBlock = 64;   // keys whose probabilities are held at a time
+inline constexpr int kKeySpan = 2048;  // keys whose output is summed apart, see run.cpp
 inline constexpr int kMaxDim = kLargestDim;
 
 // softmax_scale * log2(e) as factor * slope: `factor` is 0 or a power of two with a sign, which changes no

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "kernels/cpu/parallel.h"
 
@@ -13,11 +14,31 @@ namespace {
 // the stream from memory below 1 GB/s a core.
 constexpr index_t kTaskGroups = 8;
 
-// A group with the pieces it has still to see.
+// Sums are formed in three levels, so that what is small is not lost in what is large: 64 keys in registers,
+// those of a span of 2,048 keys in scratch, spans in the carried state. A rank of a ring sees its own keys
+// first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each below
+// half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
+// Forward.a_heavy_first_block_does_not_drown_many_light_keys). An add costs 1/64 of the FLOPs of an output.
 struct Member {
-  GroupView view;
-  std::span<const Piece> pieces;
+  GroupView whole;                // the carried state
+  GroupView part;                 // the same queries, and the state of this span
+  std::span<const Piece> pieces;  // not yet seen
+  bool seen = false;              // something of this span
 };
+
+Member make_member(const GroupView& whole, float* scratch, const StateLayout& layout,
+                   std::span<const Piece> pieces) {
+  Member member{
+      .whole = whole,
+      .part = {.q = whole.q, .o = scratch, .rows = reinterpret_cast<RowState*>(scratch + layout.o_floats)},
+      .pieces = pieces};
+  *member.part.rows = *whole.rows;
+  std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+  return member;
+}
+
+// Of one group in scratch; its o is 0 whenever no task is at work.
+index_t part_floats(index_t o_floats) { return o_floats + index_t{sizeof(RowState) / sizeof(float)}; }
 
 // How the rows and heads of one (batch, KV head) are cut into tasks: `heads` query heads by `rows` groups of
 // rows each.
@@ -47,7 +68,8 @@ class KeyBlock {
       v_ = reinterpret_cast<const float*>(v);
       return;
     }
-    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype);
+    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) +
+                     kTaskGroups * part_floats(run.state_layout.o_floats);
     run.target.widen(k, run.dtype, rows_ * layout_.head_dim, 1.0, scratch);
     k_ = scratch;
     scratch += kKeyBlock * layout_.head_dim;
@@ -100,32 +122,52 @@ struct Task {
   index_t batch, head_kv, first_head, first_group;
 };
 
-void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
-  std::array<Member, kTaskGroups> members;
+// The groups of a task, and the keys that they see between them.
+struct Members {
+  std::array<Member, kTaskGroups> list;
   std::size_t count = 0;
-  Range keys{run.k_rows, 0};
+  Range keys;
+
+  std::span<Member> all() { return std::span(list).first(count); }
+};
+
+Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int thread) {
+  Members members{.list = {}, .keys = {run.k_rows, 0}};
+  float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype);
   const index_t end_head = std::min(task.first_head + deal.heads, (task.head_kv + 1) * run.shape.group());
   const index_t end_group = std::min(task.first_group + deal.rows, run.schedule.groups());
   for (index_t group = task.first_group; group < end_group; ++group) {
     const std::span<const Piece> pieces = run.schedule.pieces(group);
     if (pieces.empty()) continue;
     for (const Piece& piece : pieces)
-      keys = {std::min(keys.begin, piece.k.begin), std::max(keys.end, piece.k.end)};
-    for (index_t head = task.first_head; head < end_head; ++head)
-      members[count++] = {group_view(run.state_layout, run.state, task.batch, head, group), pieces};
+      members.keys = {std::min(members.keys.begin, piece.k.begin), std::max(members.keys.end, piece.k.end)};
+    for (index_t head = task.first_head; head < end_head; ++head) {
+      const GroupView whole = group_view(run.state_layout, run.state, task.batch, head, group);
+      members.list[members.count++] = make_member(whole, scratch, run.state_layout, pieces);
+      scratch += part_floats(run.state_layout.o_floats);
+    }
   }
+  return members;
+}
 
+void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
+  Members members = members_of(run, deal, task, thread);
+  const Range keys = members.keys;
   for (index_t first = keys.begin / kKeyBlock * kKeyBlock; first < keys.end; first += kKeyBlock) {
     std::optional<KeyBlock> block;  // made when a group needs it: sparse masks skip many
-    for (Member& member : std::span(members).first(count)) {
+    const bool span_ends = (first + kKeyBlock) % kKeySpan == 0 || first + kKeyBlock >= keys.end;
+    for (Member& member : members.all()) {
       while (!member.pieces.empty() && member.pieces.front().k.end <= first)
         member.pieces = member.pieces.subspan(1);
       for (const Piece& piece : member.pieces) {
         if (piece.k.begin >= first + kKeyBlock) break;
         if (piece.k.end <= first) continue;
         if (!block) block.emplace(run, task.batch, task.head_kv, first, thread);
-        block->attend(member.view, piece);
+        block->attend(member.part, piece);
+        member.seen = true;
       }
+      if (span_ends && std::exchange(member.seen, false))
+        run.target.fold(member.part, member.whole, static_cast<int>(run.block_layout.dim_v), run.slope);
     }
     if (block && thread == 0 && poll) poll();
   }
@@ -134,7 +176,9 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
 }  // namespace
 
 index_t scratch_floats(const HeadShape& shape, DType dtype) {
-  return dtype == DType::f32 ? 0 : kKeyBlock * (shape.head_dim + round_up(shape.head_dim_v, kPanel));
+  const index_t dim_v = round_up(shape.head_dim_v, kPanel);
+  const index_t widened = dtype == DType::f32 ? 0 : kKeyBlock * (shape.head_dim + dim_v);
+  return kTaskGroups * part_floats(kGroup * dim_v) + widened;
 }
 
 void attend_block(const AttendRun& run, const Poll& poll) {

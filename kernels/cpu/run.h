@@ -8,7 +8,8 @@
 
 namespace ringattn::cpu {
 
-// Floats of scratch that a thread needs to widen one block of 64 keys; 0 for f32, which is used in place.
+// Floats of scratch that a thread needs: the states of a task's groups over a span of keys, and, but for f32,
+// which is used in place, one block of 64 keys widened.
 index_t scratch_floats(const HeadShape& shape, DType dtype);
 
 struct AttendRun {

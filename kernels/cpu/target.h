@@ -29,6 +29,7 @@ struct Target {
 
   // attention
   void (*attend)(const GroupStep&);
+  void (*fold)(const GroupView& part, const GroupView& whole, int dim_v, float slope);
   bool (*all_finite)(const float* x, index_t n);
 
   // rows between the caller's tensors and the packed layouts

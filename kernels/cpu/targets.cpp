@@ -15,6 +15,7 @@
 
 #include "kernels/cpu/simd/attend-inl.h"
 #include "kernels/cpu/simd/checks-inl.h"
+#include "kernels/cpu/simd/fold-inl.h"
 #include "kernels/cpu/simd/rows-inl.h"
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
@@ -28,6 +29,7 @@ const Target& ThisTarget() {
   static const Target target{
       .name = hwy::TargetName(HWY_TARGET),
       .attend = Attend,
+      .fold = Fold,
       .all_finite = AllFinite,
       .widen = Widen,
       .narrow = Narrow,

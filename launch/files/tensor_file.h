@@ -14,9 +14,6 @@
 
 namespace ringattn {
 
-// Element types as files have them. u2 and v2 are how .npy stores bfloat16: only an explicit dtype tells.
-enum class FileType : std::uint8_t { f16, f32, f64, bf16, u2, v2 };
-
 class TensorFile {
  public:
   // Reads and checks the header and the file's size. `dtype` is what the caller asked for (nullopt: what the

@@ -45,10 +45,11 @@ struct Strip {
   int count = 0, started = 0;  // vectors below `started` have seen a key
 };
 
-HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, Strip& strip) {
+HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, float* sum, Strip& strip) {
   strip.view = {.o = step.group.o + lane,
                 .p = p + lane,
                 .rows = step.group.rows,
+                .sum = sum + lane,
                 .lane = lane,
                 .dim_v = step.dim_v,
                 .slope = MakeSlope(step.slope),
@@ -100,7 +101,7 @@ HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* pan
 // Adds what the segments see of kRows columns of V. `panel`: the columns, from the block's first key on.
 HWY_NOINLINE void EdgeOutputTile(const Strip& strip, float* o, const float* panel) {
   Vec acc[kRows][kVecs];
-  LoadTile(o, acc);
+  ZeroTile(acc);
   for (int n = 0; n < strip.count; ++n) {
     const Segment& s = strip.segments[n];
     const float* values = panel + s.begin * kPanel;
@@ -126,7 +127,7 @@ HWY_NOINLINE void EdgeOutputTile(const Strip& strip, float* o, const float* pane
         break;
     }
   }
-  StoreTile(acc, o);
+  AddTile(acc, o);
 }
 
 template <bool kPrefetch>
@@ -134,9 +135,9 @@ HWY_INLINE void OutputTile(const Strip& strip, float* o, const float* panel, int
   const float* values = panel + strip.first_key * kPanel;
   const float* p = strip.view.p + strip.first_key * kGroup;
   Vec acc[kRows][kVecs];
-  LoadTile(o, acc);
+  ZeroTile(acc);
   MultiplyPanel<0, kVecs, kPrefetch>(values, p, strip.last_key - strip.first_key, next_panel, acc);
-  StoreTile(acc, o);
+  AddTile(acc, o);
 }
 
 // The same sums for a block whose V is not finite: a hidden key has probability 0, and 0 * NaN would reach
@@ -144,20 +145,25 @@ HWY_INLINE void OutputTile(const Strip& strip, float* o, const float* panel, int
 HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const Strip& strip) {
   const Floats d;
   const int j0 = Greatest(strip.first_key, step.key_begin), j1 = Least(strip.last_key, step.key_end);
-  for (int n = 0; n < strip.count; ++n) {
-    const Segment& s = strip.segments[n];
-    for (int j = Greatest(s.begin, j0); j < Least(s.end, j1); ++j) {
-      const int first = Greatest(step.lane_begin, j - step.hi), last = Least(step.lane_end, j - step.lo + 1);
-      for (int v = s.first; v < s.last; ++v) {
-        const auto visible = LanesBetween(strip.view.lane + v * kLanes, first, last);
-        const Vec p = hn::Load(d, strip.view.p + j * kGroup + v * kLanes);
-        for (int c = 0; c < step.dim_v; ++c) {
-          const float* value = step.v + (c / kPanel * step.v_rows + j) * kPanel + c % kPanel;
-          float* o = strip.view.o + c * kGroup + v * kLanes;
-          const Vec old = hn::Load(d, o);
-          hn::Store(hn::IfThenElse(visible, hn::MulAdd(hn::Set(d, *value), p, old), old), d, o);
+  for (int c = 0; c < step.dim_v; ++c) {
+    const float* values = step.v + c / kPanel * step.v_rows * kPanel + c % kPanel;
+    Vec acc[kVecs] = {hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    for (int n = 0; n < strip.count; ++n) {
+      const Segment& s = strip.segments[n];
+      for (int j = Greatest(s.begin, j0); j < Least(s.end, j1); ++j) {
+        const int first = Greatest(step.lane_begin, j - step.hi),
+                  last = Least(step.lane_end, j - step.lo + 1);
+        for (int v = s.first; v < s.last; ++v) {
+          const auto visible = LanesBetween(strip.view.lane + v * kLanes, first, last);
+          const Vec p = hn::Load(d, strip.view.p + j * kGroup + v * kLanes);
+          const Vec more = hn::MulAdd(hn::Set(d, values[j * kPanel]), p, acc[v]);
+          acc[v] = hn::IfThenElse(visible, more, acc[v]);
         }
       }
+    }
+    for (int v = 0; v < kVecs; ++v) {
+      float* o = strip.view.o + c * kGroup + v * kLanes;
+      hn::Store(hn::Add(hn::Load(d, o), acc[v]), d, o);
     }
   }
 }
@@ -212,10 +218,16 @@ HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrip
 
 void Attend(const GroupStep& step) {
   alignas(64) float p[kKeyBlock * kGroup];
+  alignas(64) float sum[kGroup] = {};
   Strip strips[kStrips];
-  for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, strips[s]);
+  for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, sum, strips[s]);
   ScoreStrips(step, strips);
   OutputStrips(step, strips);
+  const Floats d;
+  for (int lane = 0; lane < kGroup; lane += kLanes) {
+    float* to = step.group.rows->sum + lane;
+    hn::Store(hn::Add(hn::Load(d, to), hn::Load(d, sum + lane)), d, to);
+  }
 }
 
 // NaN and infinity both give NaN when multiplied by 0.

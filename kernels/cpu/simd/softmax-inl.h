@@ -22,6 +22,7 @@ struct StripView {
   float* o;        // [dim_v][48], from the strip's first lane
   float* p;        // [64][48], likewise: probabilities of the block
   RowState* rows;  // of the whole group
+  float* sum;      // [48], likewise from the first lane: sums of this block's probabilities, rows->sum apart
   int lane;        // first lane of the strip
   int dim_v;
   Slope slope;
@@ -47,8 +48,9 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     const Vec lag = hn::Set(d, kLag / strip.slope.slope);
     hn::Store(hn::IfThenElse(raise, top, shift), d, strip.rows->shift + lane);
     hn::Store(hn::IfThenElse(raise, hn::Add(top, lag), limit), d, strip.rows->limit + lane);
-    hn::Store(hn::Mul(factor, hn::Load(d, strip.rows->sum + lane)), d, strip.rows->sum + lane);
     const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
+    rescale_row(strip.rows->sum + lane);
+    rescale_row(strip.sum + v * kLanes);
     for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
     for (int j = strip.first_key[v]; j < key; ++j) rescale_row(strip.p + j * kGroup + v * kLanes);
   }
@@ -75,7 +77,7 @@ template <int kFirst, int kLast>
 HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVecs]) {
   const Floats d;
   // Pointers of our own: a vector store may alias anything, so g++ would fetch them from `strip` each time.
-  float* const sum_of = strip.rows->sum + strip.lane;
+  float* const sum_of = strip.sum;
   const float* const shift_of = strip.rows->shift + strip.lane;
   const float* const limit_of = strip.rows->limit + strip.lane;
   float* const p_row = strip.p + key * kGroup;

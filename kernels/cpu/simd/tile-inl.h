@@ -47,17 +47,19 @@ HWY_INLINE void ScoreTile(const GroupStep& step, const StripView& strip, const f
   SoftmaxTile<kFirst, kLast>(strip, key, s);
 }
 
-HWY_INLINE void LoadTile(const float* o, Vec (&acc)[kRows][kVecs]) {
-  const Floats d;
+HWY_INLINE void ZeroTile(Vec (&acc)[kRows][kVecs]) {
   RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Load(d, o + r * kGroup + v * kLanes);
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(Floats());
   }
 }
 
-HWY_INLINE void StoreTile(Vec (&acc)[kRows][kVecs], float* o) {
+HWY_INLINE void AddTile(Vec (&acc)[kRows][kVecs], float* o) {
   const Floats d;
   RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) hn::Store(acc[r][v], d, o + r * kGroup + v * kLanes);
+    RINGATTN_UNROLL for (int v = 0; v < kVecs; ++v) {
+      float* to = o + r * kGroup + v * kLanes;
+      hn::Store(hn::Add(hn::Load(d, to), acc[r][v]), d, to);
+    }
   }
 }
 

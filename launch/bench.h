@@ -1,0 +1,13 @@
+// ringattn bench: attention over synthetic tensors, timed and checked.
+#pragma once
+#include <memory>
+
+#include "comm/communicator.h"
+#include "launch/options.h"
+
+namespace ringattn::launch {
+
+// Collective. Throws SharedFailure on all ranks alike, anything else alone.
+void bench(const std::shared_ptr<Communicator>& comm, const Options& options, bool ranks_are_threads);
+
+}  // namespace ringattn::launch

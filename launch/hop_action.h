@@ -1,0 +1,12 @@
+// A communicator whose rank does something drastic when it starts the transfer of a chosen hop.
+#pragma once
+#include <memory>
+
+#include "launch/fault_hook.h"
+
+namespace ringattn::launch {
+
+std::shared_ptr<Communicator> make_acting_at_hop(std::shared_ptr<Communicator> inner, int hop,
+                                                 HopAction action);
+
+}  // namespace ringattn::launch

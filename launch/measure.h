@@ -1,0 +1,44 @@
+// Timed repeats of the forward pass, seen from every rank.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "launch/tensors.h"
+#include "src/attention.h"
+
+namespace ringattn::launch {
+
+// One iteration on one rank.
+struct Iteration {
+  double seconds = 0;                     // from the common start to the end of this rank's forward()
+  double compute = 0, wait = 0;           // of its hops: inside the kernel; waiting with nothing to compute
+  std::uint64_t bytes = 0, messages = 0;  // sent
+};
+
+// [rank][iteration], the same on every rank.
+using Iterations = std::vector<std::vector<Iteration>>;
+
+struct Repeats {
+  int warmup = 0, timed = 1;
+};
+
+struct IterationHooks {
+  std::chrono::milliseconds sleep{};                           // this rank's, at the start of each iteration
+  std::function<void(int done, int of, bool timed)> before{};  // progress; may be empty
+};
+
+// Collective. Every iteration starts when all ranks are ready for it.
+Iterations time_iterations(RingAttention& ring, Communicator& comm, const ShardTensors& tensors,
+                           const Repeats& repeats, const IterationHooks& hooks,
+                           std::chrono::milliseconds patience);
+
+// For each iteration the largest figure of any rank: what the job as a whole took.
+std::vector<double> slowest(const Iterations& iterations, double Iteration::*figure);
+
+struct Spread {
+  double min = 0, median = 0, mean = 0, max = 0;
+};
+Spread spread_of(std::vector<double> values);  // of at least one value
+
+}  // namespace ringattn::launch

@@ -1,0 +1,215 @@
+#include "launch/plan_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launch/build_info.h"
+#include "launch/report.h"
+#include "launch/units.h"
+
+namespace ringattn::launch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// More ranks or hops than this are summed up instead of listed.
+constexpr std::size_t kMostLines = 64;
+
+struct Summary {
+  double min = 0, mean = 0, max = 0;
+};
+
+// One figure over the planned ranks.
+template <class Figure>
+Summary summary_of(const std::vector<PlannedRank>& ranks, Figure&& figure) {
+  Summary s{.min = figure(ranks.at(0)), .mean = 0, .max = figure(ranks.at(0))};
+  for (const PlannedRank& rank : ranks) {
+    const double value = figure(rank);
+    s.min = std::min(s.min, value);
+    s.max = std::max(s.max, value);
+    s.mean += value / static_cast<double>(ranks.size());
+  }
+  return s;
+}
+
+constexpr auto kPairs = [](const PlannedRank& r) { return static_cast<double>(r.pairs); };
+constexpr auto kTiles = [](const PlannedRank& r) { return static_cast<double>(r.tiles); };
+constexpr auto kFlops = [](const PlannedRank& r) { return r.flops; };
+constexpr auto kBytes = [](const PlannedRank& r) { return static_cast<double>(r.traffic.bytes_sent); };
+constexpr auto kMessages = [](const PlannedRank& r) { return static_cast<double>(r.traffic.messages_sent); };
+constexpr auto kWorkspace = [](const PlannedRank& r) { return r.workspace_bytes; };
+constexpr auto kTensors = [](const PlannedRank& r) { return r.tensor_bytes; };
+
+// "mean (min .. max)", or the one figure that all ranks share.
+template <class Figure, class Text>
+std::string summary_line(const PlanReport& report, Figure&& figure, Text&& text) {
+  const Summary s = summary_of(report.survey.ranks, figure);
+  if (s.min == s.max) return text(s.min);
+  return text(s.mean) + " (" + text(s.min) + " .. " + text(s.max) + ")";
+}
+
+std::string balance_text(const PlanReport& report) {
+  if (!report.survey.balance) return "not computed: " + report.survey.incomplete;
+  char text[64];
+  std::snprintf(text, sizeof text, "%.4f (mean pairs over the critical path)",
+                report.survey.balance->value());
+  return text;
+}
+
+// An estimate is worth as much as its assumptions, so they are part of the sentence.
+std::string estimate_text(const PlanReport& report) {
+  const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
+  std::string text = seconds_text(e.seconds) + ": compute " + seconds_text(e.compute_seconds) + " at " +
+                     rate_text(report.machine.flops_per_second) + "FLOP/s a rank (80% of the FMA peak of " +
+                     std::to_string(report.threads) + " threads here)";
+  if (!report.machine.has_link()) return text + "; transfers not estimated, no --link-gbps";
+  const double gbps = report.machine.link_gbps;
+  return text + ", transfers " + seconds_text(e.transfer_seconds) + " at " +
+         (gbps > 0 ? number_text(gbps) + " Gbit/s" : "unlimited bandwidth") + " + " +
+         number_text(report.machine.link_latency_us) + " us, hidden where a hop is long enough";
+}
+
+void list_ranks(std::ostringstream& text, const PlanReport& report) {
+  text << "  rank  q rows  k rows  tiles  pairs  bytes sent  messages  workspace\n";
+  for (const PlannedRank& r : report.survey.ranks) {
+    text << "  " << r.rank << "  " << r.q_rows << "  " << r.k_rows << "  " << r.tiles << "  " << r.pairs
+         << "  " << r.traffic.bytes_sent << "  " << r.traffic.messages_sent << "  "
+         << bytes_text(r.workspace_bytes) << '\n';
+  }
+}
+
+// Half-open ranges, like Range; a side of the band without a limit says so.
+std::string tile_text(const Tile& tile) {
+  const auto bound = [](index_t n) {
+    return std::abs(n) >= kUnbounded ? std::string("none") : std::to_string(n);
+  };
+  return "q [" + std::to_string(tile.q.begin) + ", " + std::to_string(tile.q.end) + ") k [" +
+         std::to_string(tile.k.begin) + ", " + std::to_string(tile.k.end) + ") k - q from " +
+         bound(tile.band.lo) + " to " + bound(tile.band.hi);
+}
+
+void list_hops(std::ostringstream& text, const Plan& plan, bool tiles) {
+  // Whoever asks for tiles gets all of them; a plain list of hops stays readable.
+  const std::size_t shown = tiles ? plan.hops().size() : std::min(plan.hops().size(), kMostLines);
+  for (std::size_t s = 0; s < shown; ++s) {
+    const Hop& hop = plan.hops()[s];
+    text << "  hop " << s << ": keys of rank " << hop.owner << ", " << hop.k_rows << " rows, "
+         << hop.tile_count << " tiles, " << hop.pairs << " pairs\n";
+    if (!tiles) continue;
+    for (const Tile& tile : plan.tiles(s)) text << "    " << tile_text(tile) << '\n';
+  }
+  if (shown < plan.hops().size()) text << "  ... " << plan.hops().size() - shown << " more hops\n";
+}
+
+Json summary_json(const Summary& s) { return {{"min", s.min}, {"mean", s.mean}, {"max", s.max}}; }
+
+Json rank_json(const PlannedRank& r) {
+  return {{"rank", r.rank},
+          {"q_rows", r.q_rows},
+          {"k_rows", r.k_rows},
+          {"tiles", r.tiles},
+          {"visible_pairs", r.pairs},
+          {"flops", r.flops},
+          {"bytes_sent", r.traffic.bytes_sent},
+          {"messages_sent", r.traffic.messages_sent},
+          {"workspace_bytes", r.workspace_bytes},
+          {"tensor_bytes", r.tensor_bytes}};
+}
+
+// kUnbounded is written as it is: a number that no difference of positions reaches.
+Json hop_json(const Plan& plan, std::size_t s, bool tiles) {
+  const Hop& hop = plan.hops()[s];
+  Json json{{"hop", s},
+            {"owner", hop.owner},
+            {"k_rows", hop.k_rows},
+            {"tiles", hop.tile_count},
+            {"visible_pairs", hop.pairs}};
+  if (!tiles) return json;
+  Json list = Json::array();
+  for (const Tile& t : plan.tiles(s)) {
+    list.push_back(
+        {{"q", {t.q.begin, t.q.end}}, {"k", {t.k.begin, t.k.end}}, {"band", {t.band.lo, t.band.hi}}});
+  }
+  json["tile_list"] = std::move(list);
+  return json;
+}
+
+Json estimate_json(const PlanReport& report) {
+  const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
+  const bool link = report.machine.has_link();
+  return {{"seconds", e.seconds},
+          {"compute_seconds", e.compute_seconds},
+          {"transfer_seconds", link ? Json(e.transfer_seconds) : Json(nullptr)},
+          {"assumed_tflops_per_rank", report.machine.flops_per_second * 1e-12},
+          {"fma_peak_tflops", report.fma_peak * 1e-12},
+          {"link_gbps", report.machine.link_gbps > 0 ? Json(report.machine.link_gbps) : Json(nullptr)},
+          {"link_latency_us", report.machine.link_latency_us}};
+}
+
+}  // namespace
+
+std::string table_of(const PlanReport& report) {
+  const RingSurvey& survey = report.survey;
+  std::ostringstream text;
+  text << "ringattn plan\n"
+       << "  problem    " << problem_text(*report.problem) << '\n'
+       << "  ring       " << report.total_ranks << " ranks x " << report.threads << " threads, layout "
+       << name_of(report.layout) << ", " << survey.hops.size()
+       << (survey.hops.size() == 1 ? " hop\n" : " hops\n") << "  in all     "
+       << report.problem->mask.visible_pairs() << " visible pairs a head, "
+       << count_text(forward_flops(*report.problem)) << " FLOP\n"
+       << "  per rank   mean (min .. max) of " << survey.ranks.size() << " ranks\n"
+       << "  pairs      " << summary_line(report, kPairs, count_text) << ", in "
+       << summary_line(report, kTiles, count_text) << " tiles\n"
+       << "  FLOP       " << summary_line(report, kFlops, count_text) << '\n'
+       << "  sent       " << summary_line(report, kBytes, bytes_text) << " in "
+       << summary_line(report, kMessages, count_text) << " messages\n"
+       << "  memory     " << summary_line(report, kWorkspace, bytes_text) << " workspace, "
+       << summary_line(report, kTensors, bytes_text) << " tensors\n"
+       << "  balance    " << balance_text(report) << '\n'
+       << "  estimate   " << estimate_text(report) << '\n';
+  if (report.detail) {
+    list_hops(text, *report.detail, report.tiles);
+  } else if (survey.ranks.size() <= kMostLines) {
+    list_ranks(text, report);
+  }
+  return text.str();
+}
+
+std::string json_lines_of(const PlanReport& report) {
+  const RingSurvey& survey = report.survey;
+  Json json{{"subcommand", "plan"},
+            {"version", kVersion},
+            {"ranks", report.total_ranks},
+            {"threads", report.threads}};
+  add_problem(json, *report.problem);
+  json["layout"] = name_of(report.layout);
+  json["visible_pairs"] = report.problem->mask.visible_pairs();
+  json["flops"] = forward_flops(*report.problem);
+  json["hops"] = survey.hops.size();
+  json["ranks_planned"] = survey.ranks.size();
+  json["pairs_per_rank"] = summary_json(summary_of(survey.ranks, kPairs));
+  json["tiles_per_rank"] = summary_json(summary_of(survey.ranks, kTiles));
+  json["flops_per_rank"] = summary_json(summary_of(survey.ranks, kFlops));
+  json["bytes_sent_per_rank"] = summary_json(summary_of(survey.ranks, kBytes));
+  json["messages_sent_per_rank"] = summary_json(summary_of(survey.ranks, kMessages));
+  json["workspace_bytes_per_rank"] = summary_json(summary_of(survey.ranks, kWorkspace));
+  json["tensor_bytes_per_rank"] = summary_json(summary_of(survey.ranks, kTensors));
+  json["balance"] = survey.balance ? Json(survey.balance->value()) : Json(nullptr);
+  json["balance_not_computed"] = survey.balance ? Json(nullptr) : Json(survey.incomplete);
+  json["estimate"] = estimate_json(report);
+  // The first line is the ring; a reader that wants no more stops there.
+  std::string lines = json.dump() + "\n";
+  if (report.detail) {
+    for (std::size_t s = 0; s < report.detail->hops().size(); ++s) {
+      lines += hop_json(*report.detail, s, report.tiles).dump() + "\n";
+    }
+  } else if (survey.ranks.size() <= kMostLines) {
+    for (const PlannedRank& rank : survey.ranks) lines += rank_json(rank).dump() + "\n";
+  }
+  return lines;
+}
+
+}  // namespace ringattn::launch

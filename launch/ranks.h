@@ -1,0 +1,35 @@
+// From a process to its ranks: one of mpirun's processes, a process alone, or threads of one process.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "comm/communicator.h"
+#include "launch/exit_code.h"
+#include "launch/options.h"
+
+namespace ringattn::launch {
+
+// What the environment says about a launcher such as mpirun or srun.
+struct Launcher {
+  bool present = false;
+  int size = 1;  // processes; 1 if the launcher does not say
+};
+Launcher launcher_of_environment();
+
+// What one rank does. Throws SharedFailure on all ranks alike, anything else alone.
+using RankProgram = std::function<void(const std::shared_ptr<Communicator>&, bool ranks_are_threads)>;
+
+// Throws UsageError if the options do not fit the launcher or the build: self or threads with several
+// processes, mpi in a build without it.
+void check_communicator(const Options& options, const Launcher& launcher);
+
+// Runs the program on MPI's ranks: MPI is initialised and, unless the job is aborted, finalised. Throws
+// UsageError in a build without MPI.
+ExitCode run_mpi_ranks(const RankProgram& program);
+ExitCode run_self_rank(const RankProgram& program);
+ExitCode run_thread_ranks(int ranks, const RankProgram& program);
+
+// "Open MPI v4.1.4, ..." without initialising MPI; "" in a build without it.
+std::string mpi_library();
+
+}  // namespace ringattn::launch

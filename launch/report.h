@@ -1,0 +1,67 @@
+// What a run or bench has found out, and its two forms: a short table for people, one JSON object for
+// programs.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launch/check.h"
+#include "launch/measure.h"
+#include "launch/options.h"
+#include "src/cost.h"
+#include "src/problem.h"
+
+namespace ringattn::launch {
+
+// One rank's figures; gathered as bytes.
+struct RankFigures {
+  int threads = 0, cpus_allowed = 0;
+  index_t q_rows = 0, k_rows = 0;
+  double seconds = 0, compute_seconds = 0, wait_seconds = 0;  // medians over its iterations
+  double fma_peak = 0;                                        // FLOP/s; 0 = not measured
+  std::uint64_t bytes_sent = 0, messages_sent = 0;            // an iteration, as counted by the communicator
+  std::uint64_t workspace_bytes = 0, peak_rss_bytes = 0;
+};
+
+struct Report {
+  Command command = Command::bench;
+  const Problem* problem = nullptr;
+  LayoutKind layout = LayoutKind::zigzag;
+  std::string communicator, backend, isa;
+  Mode mode = Mode::overlap;
+  std::optional<std::uint64_t> seed;  // none in run
+  int iterations = 1, warmup = 0;
+  bool oversubscribed = false, ranks_share_a_process = false;
+  double link_gbps = 0, link_latency_us = 0;
+  std::vector<RankFigures> ranks;
+  std::size_t hops = 0;
+  Balance balance;
+  Spread seconds;                                // of the slowest rank in each iteration
+  double compute_seconds = 0, wait_seconds = 0;  // largest over ranks, median over iterations
+  std::optional<double> comm_seconds;  // the same exchange alone: largest over ranks, median over iterations
+  std::optional<CheckOutcome> check;   // none: switched off
+  std::string check_off;               // then: why
+  std::string test_fault;
+};
+
+// Derived figures that both forms show.
+double flops_of(const Report& report);                    // one iteration, all ranks
+std::optional<double> rate_of(const Report& report);      // FLOP/s of the median iteration; none in comm-only
+std::optional<double> fma_peak_of(const Report& report);  // FLOP/s, mean over ranks
+std::optional<double> fraction_of_peak(const Report& report);
+std::optional<double> hidden_fraction(const Report& report);  // 1 - wait / comm; overlap and blocking only
+Spread seconds_over_ranks(const Report& report);              // of the ranks' own median times
+
+// Throws SharedFailure(wrong_numbers) if the check failed. The report is the same on every rank as far as the
+// check goes, so all ranks throw or none.
+void require_right_numbers(const Report& report);
+
+nlohmann::ordered_json json_of(const Report& report);
+std::string table_of(const Report& report);
+
+// "f32, causal, zigzag, rope half base 10000 dim 64 offset 0": shared with the plan's table.
+std::string problem_text(const Problem& problem);
+void add_problem(nlohmann::ordered_json& json, const Problem& problem);
+
+}  // namespace ringattn::launch

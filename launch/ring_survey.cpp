@@ -1,0 +1,84 @@
+#include "launch/ring_survey.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/cpu/cpu.h"
+#include "launch/tensors.h"
+#include "launch/units.h"
+#include "src/attention.h"
+
+namespace ringattn::launch {
+namespace {
+
+std::uint64_t block_bytes(const Problem& problem, index_t rows) {
+  return static_cast<std::uint64_t>(cpu_block_bytes(problem.heads(), problem.dtype, rows));
+}
+
+// All ranks have the same hops; at each of them the slowest one holds up the others.
+void add_hops(std::vector<PlannedHop>& hops, const Plan& plan) {
+  hops.resize(std::max(hops.size(), plan.hops().size()));
+  for (std::size_t s = 0; s < plan.hops().size(); ++s) {
+    hops[s].largest_pairs = std::max(hops[s].largest_pairs, plan.hops()[s].pairs);
+    hops[s].largest_rows = std::max(hops[s].largest_rows, plan.hops()[s].k_rows);
+  }
+}
+
+}  // namespace
+
+PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads) {
+  PlannedRank figures{
+      .rank = plan.rank(), .q_rows = plan.q_rows(), .k_rows = plan.k_rows(), .pairs = plan.pairs()};
+  for (const Hop& hop : plan.hops()) figures.tiles += hop.tile_count;
+  figures.flops = forward_flops(problem, figures.pairs);
+  figures.traffic = forward_traffic(plan, [&](index_t rows) { return block_bytes(problem, rows); });
+  figures.workspace_bytes = static_cast<double>(workspace(problem, sharding, plan.rank(), threads).total());
+  figures.tensor_bytes = shard_bytes(problem, sharding, plan.rank());
+  return figures;
+}
+
+RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads,
+                       double patience_seconds) {
+  RingSurvey survey;
+  Balance balance{.ranks = sharding.ranks()};
+  const auto add = [&](int rank) {
+    const Plan plan(problem, sharding, rank);
+    survey.ranks.push_back(planned_rank(problem, sharding, plan, threads));
+    add_hops(survey.hops, plan);
+    balance.total_pairs += plan.pairs();
+  };
+  const auto start = std::chrono::steady_clock::now();
+  add(0);
+  // Timed and not counted: what a rank costs depends on mask, layout and machine alike.
+  const std::chrono::duration<double> one = std::chrono::steady_clock::now() - start;
+  if (const double all = one.count() * sharding.ranks(); all > patience_seconds) {
+    survey.incomplete = "planning all " + std::to_string(sharding.ranks()) + " ranks would take about " +
+                        seconds_text(all) + "; ranks 0, " + std::to_string(sharding.ranks() / 2) + " and " +
+                        std::to_string(sharding.ranks() - 1) + " were planned";
+    if (sharding.ranks() > 2) add(sharding.ranks() / 2);
+    if (sharding.ranks() > 1) add(sharding.ranks() - 1);
+    return survey;
+  }
+  for (int rank = 1; rank < sharding.ranks(); ++rank) add(rank);
+  for (const PlannedHop& hop : survey.hops) balance.critical_pairs += hop.largest_pairs;
+  survey.balance = balance;
+  return survey;
+}
+
+Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, const Machine& machine) {
+  Estimate sum;
+  for (std::size_t s = 0; s < hops.size(); ++s) {
+    const double compute = forward_flops(problem, hops[s].largest_pairs) / machine.flops_per_second;
+    // The last block is not handed on. Without a link there is no estimate of a transfer.
+    const bool travels = machine.has_link() && s + 1 < hops.size() && hops[s].largest_rows > 0;
+    const double bits = 8 * static_cast<double>(block_bytes(problem, hops[s].largest_rows));
+    const double on_wire = machine.link_gbps > 0 ? bits / (machine.link_gbps * 1e9) : 0;
+    const double transfer = travels ? machine.link_latency_us * 1e-6 + on_wire : 0;
+    sum.compute_seconds += compute;
+    sum.transfer_seconds += transfer;
+    sum.seconds += std::max(compute, transfer);
+  }
+  return sum;
+}
+
+}  // namespace ringattn::launch

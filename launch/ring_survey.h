@@ -1,0 +1,54 @@
+// All ranks of a ring planned in one place, without ranks: what each of them computes, sends and holds.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/cost.h"
+#include "src/plan.h"
+#include "src/problem.h"
+
+namespace ringattn::launch {
+
+struct PlannedRank {
+  int rank = 0;
+  index_t q_rows = 0, k_rows = 0, tiles = 0, pairs = 0;  // pairs of one head
+  double flops = 0;                                      // of all heads and batches
+  Traffic traffic{};
+  double workspace_bytes = 0, tensor_bytes = 0;
+};
+
+// Hop s on the slowest rank: the ring moves in step.
+struct PlannedHop {
+  index_t largest_pairs = 0, largest_rows = 0;
+};
+
+struct RingSurvey {
+  std::vector<PlannedRank> ranks{};  // all of them, or those that were asked for
+  std::vector<PlannedHop> hops{};    // over `ranks`
+  std::optional<Balance> balance{};  // none unless all ranks were planned
+  std::string incomplete{};          // why not
+};
+
+PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads);
+
+// Plans rank after rank. If the first one shows that all of them would take longer than `patience_seconds`,
+// only the first, the middle and the last rank are planned and `incomplete` says so.
+RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads,
+                       double patience_seconds = 20);
+
+// What the numbers are worth in time, under assumptions that are part of the answer.
+struct Machine {
+  double flops_per_second = 0;  // of one rank
+  double link_gbps = 0;         // 0 = unlimited
+  double link_latency_us = 0;
+  bool has_link() const { return link_gbps > 0 || link_latency_us > 0; }  // else transfers are not estimated
+};
+struct Estimate {
+  double compute_seconds = 0;   // sum over hops of the slowest rank
+  double transfer_seconds = 0;  // sum over hops of the largest block; 0 without a link
+  double seconds = 0;           // hop by hop the longer of the two: transfers hidden where they can be
+};
+Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, const Machine& machine);
+
+}  // namespace ringattn::launch

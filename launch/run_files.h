@@ -1,0 +1,34 @@
+// The files of ringattn run: what their shapes say, and whether the options agree.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "launch/files/tensor_file.h"
+#include "launch/options.h"
+#include "launch/problem_options.h"
+
+namespace ringattn::launch {
+
+struct InputFiles {
+  TensorFile q, k, v;
+};
+
+// Throws DataError naming the file.
+InputFiles open_inputs(const Files& files, std::optional<DType> dtype);
+
+// Throws DataError naming both files where they contradict each other, UsageError naming option and file
+// where an option contradicts them.
+Shapes shapes_of(const ProblemOptions& options, const InputFiles& files);
+
+// out and, if asked for, lse. Both get their names together, when both are complete.
+struct OutputFiles {
+  PendingFile out;
+  std::optional<PendingFile> lse;
+};
+
+// Temporary names of the files that rank 0 has created, one a line, as they travel to the other ranks.
+std::string temporary_names(const OutputFiles& files);
+OutputFiles create_outputs(const Files& files, const Shapes& shapes);
+OutputFiles attach_outputs(const Files& files, const Shapes& shapes, const std::string& temporary_names);
+
+}  // namespace ringattn::launch

@@ -1,0 +1,11 @@
+# Takes the first ```cpp block of README.md and writes it to OUTPUT, so that what the README shows is compiled.
+file(READ "${README}" text)
+string(FIND "${text}" "```cpp\n" begin)
+if(begin EQUAL -1)
+  message(FATAL_ERROR "${README} has no cpp example")
+endif()
+math(EXPR begin "${begin} + 7")
+string(SUBSTRING "${text}" ${begin} -1 text)
+string(FIND "${text}" "```" end)
+string(SUBSTRING "${text}" 0 ${end} text)
+file(WRITE "${OUTPUT}" "${text}")
