@@ -184,17 +184,19 @@ index_t scratch_floats(const HeadShape& shape, DType dtype) {
 void attend_block(const AttendRun& run, const Poll& poll) {
   const Deal parts = deal(run);
   const std::vector<index_t> runs = run.schedule.runs(parts.rows);
+  // One head after the other, so that its keys and values stay in the last-level cache; the longest of a head
+  // first, so that the last tasks of all are short ones.
+  const index_t a_head = static_cast<index_t>(runs.size()) * parts.head_parts;
   const index_t heads_kv = run.shape.num_heads_kv;
-  const index_t a_run = run.shape.batch * heads_kv * parts.head_parts;  // tasks of one run of groups
   parallel_tasks(
-      run.threads, static_cast<index_t>(runs.size()) * a_run,
+      run.threads, run.shape.batch * heads_kv * a_head,
       [&](index_t index, int thread) {
+        const index_t head_kv = index / a_head % heads_kv;
         const index_t part = index % parts.head_parts;
-        const index_t head_kv = index / parts.head_parts % heads_kv;
-        const Task task{.batch = index / parts.head_parts / heads_kv % run.shape.batch,
+        const Task task{.batch = index / a_head / heads_kv,
                         .head_kv = head_kv,
                         .first_head = head_kv * run.shape.group() + part * parts.heads,
-                        .first_group = runs[static_cast<std::size_t>(index / a_run)]};
+                        .first_group = runs[static_cast<std::size_t>(index % a_head / parts.head_parts)]};
         run_task(run, parts, task, thread, poll);
       },
       poll);

@@ -43,9 +43,9 @@ struct Target {
   void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows);
 
   // measurement and checks
-  float (*fma_chains)(index_t iterations, float seed);  // returns the sum of its accumulators
-  int fma_flops;                                        // FLOPs of one iteration
-  void (*exp2)(const float* x, index_t n, float* to);
+  float (*fma_chains)(index_t iterations, float seed);              // returns the sum of its accumulators
+  int fma_flops;                                                    // FLOPs of one iteration
+  void (*exp2)(const float* x, index_t n, float slope, float* to);  // 2^(slope * x), 1 <= slope < 2
   const char* (*self_test)();  // nullptr, or what the compiler got wrong about NaN and infinity (case A11)
 };
 

@@ -52,7 +52,7 @@ HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, float* sum, S
                 .sum = sum + lane,
                 .lane = lane,
                 .dim_v = step.dim_v,
-                .slope = step.slope,
+                .slope = MakeSlope(step.slope),
                 .first_key = {}};
   const int i0 = Greatest(lane, step.lane_begin), i1 = Least(lane + kStrip, step.lane_end);
   const int first = Greatest(step.key_begin, i0 + step.lo), last = Least(step.key_end, i1 + step.hi);

@@ -39,14 +39,14 @@ float FmaChains(index_t iterations, float seed) {
 }
 inline constexpr int kFmaFlops = 2 * kRows * kVecs * kLanes;
 
-void Exp2Array(const float* x, index_t n, float* to) {
+void Exp2Array(const float* x, index_t n, float slope, float* to) {
   const Floats d;
   alignas(64) float chunk[kLanes];
   for (index_t i = 0; i < n; i += kLanes) {
     const int valid = static_cast<int>(n - i < kLanes ? n - i : kLanes);
     for (int lane = 0; lane < valid; ++lane) chunk[lane] = x[i + lane];
     for (int lane = valid; lane < kLanes; ++lane) chunk[lane] = 0.0f;
-    hn::Store(Exp2Scaled(hn::Load(d, chunk), hn::Set(d, 1.0f)), d, chunk);
+    hn::Store(Exp2Scaled(hn::Load(d, chunk), MakeSlope(slope)), d, chunk);
     for (int lane = 0; lane < valid; ++lane) to[i + lane] = chunk[lane];
   }
 }
@@ -63,9 +63,9 @@ const char* SelfTest() {
 
   const Floats d;
   alignas(64) float result[kLanes];
-  hn::Store(Exp2Scaled(hn::Set(d, neg_inf), hn::Set(d, 1.0f)), d, result);
+  hn::Store(Exp2Scaled(hn::Set(d, neg_inf), MakeSlope(1.0f)), d, result);
   if (result[0] != 0.0f) return "exp2(-inf) is not 0";
-  hn::Store(Exp2Scaled(hn::Set(d, nan), hn::Set(d, 1.0f)), d, result);
+  hn::Store(Exp2Scaled(hn::Set(d, nan), MakeSlope(1.0f)), d, result);
   if (!std::isnan(result[0])) return "exp2(NaN) is not NaN";
   if (!hn::AllFalse(d, hn::Gt(hn::Set(d, neg_inf), hn::Set(d, -1e30f)))) return "-inf > -1e30 in a vector";
   if (!hn::AllFalse(d, hn::Eq(hn::Set(d, nan), hn::Set(d, nan)))) return "NaN == NaN in a vector";

@@ -20,7 +20,7 @@ void Fold(const GroupView& part, const GroupView& whole, int dim_v, float slope)
     const Vec old_shift = hn::Load(d, whole.rows->shift + lane), shift = hn::Load(d, part.rows->shift + lane);
     // As in Rescale: a lane that had seen nothing has o = sum = 0, and an old maximum of -inf.
     const Vec old = hn::IfThenElse(hn::Eq(old_limit, neg_inf), neg_inf, old_shift);
-    const Vec fall = Exp2Scaled(hn::Sub(old, shift), hn::Set(d, slope));
+    const Vec fall = Exp2Scaled(hn::Sub(old, shift), MakeSlope(slope));
     const Vec factor = hn::IfThenElse(hn::Eq(old_limit, limit), hn::Set(d, 1.0f), fall);
     hn::Store(limit, d, whole.rows->limit + lane);
     hn::Store(shift, d, whole.rows->shift + lane);

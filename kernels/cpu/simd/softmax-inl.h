@@ -25,7 +25,7 @@ struct StripView {
   float* sum;      // [48], likewise from the first lane: sums of this block's probabilities, rows->sum apart
   int lane;        // first lane of the strip
   int dim_v;
-  float slope;
+  Slope slope;
   int first_key[kVecs];  // P rows [first_key, key of the tile) of a vector are written
 };
 
@@ -43,9 +43,9 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     // A lane that has seen nothing has o = sum = 0; its old maximum is -inf, which gives the factor 0.
     const Vec neg_inf = hn::Set(d, kNegInf);
     const Vec old = hn::IfThenElse(hn::Eq(limit, neg_inf), neg_inf, shift);
-    const Vec fall = Exp2Scaled(hn::Sub(old, top), hn::Set(d, strip.slope));
+    const Vec fall = Exp2Scaled(hn::Sub(old, top), strip.slope);
     const Vec factor = hn::IfThenElse(raise, fall, hn::Set(d, 1.0f));
-    const Vec lag = hn::Set(d, kLag / strip.slope);
+    const Vec lag = hn::Set(d, kLag / strip.slope.slope);
     hn::Store(hn::IfThenElse(raise, top, shift), d, strip.rows->shift + lane);
     hn::Store(hn::IfThenElse(raise, hn::Add(top, lag), limit), d, strip.rows->limit + lane);
     const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
@@ -99,7 +99,7 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
     }
     Rescale(strip, tile_max, key);
   }
-  const Vec slope = hn::Set(d, strip.slope);
+  const Slope slope = strip.slope;
   RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
     const Vec shift = hn::Load(d, shift_of + v * kLanes);
     Vec sum = hn::Load(d, sum_of + v * kLanes);

@@ -62,30 +62,36 @@ HWY_INLINE Vec Exp2Fraction(Vec f) {
   return hn::MulAdd(p, f, hn::Set(d, 1.0f));
 }
 
-// 2^(slope * t) for slope in [1, 2) and slope * t <= 127. Exactly 1 for 0 and 0 for -inf, NaN for NaN. Where
-// the result is below 2^-126 it may be 0 or denormal.
-HWY_INLINE Vec Exp2Scaled(Vec t, Vec slope) {
+// The factor `slope` in [1, 2) of Exp2Scaled, and -127 / slope.
+struct Slope {
+  float slope, lowest;
+};
+HWY_INLINE Slope MakeSlope(float slope) { return {slope, -127.0f / slope}; }
+
+// 2^(slope * t) for slope * t <= 127. Exactly 1 for 0 and 0 for -inf, NaN for NaN. Where the result is below
+// 2^-126 it may be 0 or denormal.
+HWY_INLINE Vec Exp2Scaled(Vec t, Slope factor) {
+  const Floats d;
+  const Vec slope = hn::Set(d, factor.slope);
 #if RINGATTN_AVX512
-  const Vec x = hn::Mul(t, slope);
   // vscalefps multiplies by a power of two with any exponent, and vscalefps(NaN, -inf) is +0: so x = -inf,
   // whose fraction is -inf - -inf = NaN, needs no care.
+  const Vec x = hn::Mul(t, slope);
   const Vec whole = hn::Round(x);
   return Vec{_mm512_scalef_ps(Exp2Fraction(hn::Sub(x, whole)).raw, whole.raw)};
 #else
-  const Floats d;
   // The factor 2^-127 has the bit pattern of 0: the clamp makes -inf, and all below -126.5, exactly 0.
-  const Vec lowest = hn::Set(d, -127.0f);
-  Vec x = hn::Mul(t, slope);
+  const Vec lowest = hn::Set(d, factor.lowest);
 #if RINGATTN_AVX2
-  x = hn::Max(lowest, x);  // vmaxps returns its second operand if either is NaN; other targets' Max may not
+  t = hn::Max(lowest, t);  // vmaxps returns its second operand if either is NaN; other targets' Max may not
 #else
-  x = hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
+  t = hn::IfThenElse(hn::Lt(t, lowest), lowest, t);
 #endif
   // Adding 1.5 * 2^23 + 127 leaves round(x) + 127 in the low bits of the mantissa; shifted to the exponent's
   // place they are 2^round(x).
   const Vec magic = hn::Set(d, 12582912.0f + 127.0f);
-  const Vec shifted = hn::Add(x, magic);
-  const Vec fraction = hn::Sub(x, hn::Sub(shifted, magic));
+  const Vec shifted = hn::MulAdd(t, slope, magic);
+  const Vec fraction = hn::MulSub(t, slope, hn::Sub(shifted, magic));
   const Vec power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(Ints(), shifted)));
   return hn::Mul(Exp2Fraction(fraction), power);
 #endif
