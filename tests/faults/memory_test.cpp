@@ -9,7 +9,8 @@ namespace {
 
 void expect_refused(const JobResult& job, const std::string& who) {
   EXPECT_EQ(job.exit_code, 6) << job.err;
-  EXPECT_EQ(times_said(job, "ringattn: " + who + "needs "), 1) << job.err;
+  EXPECT_EQ(errors_said(job), 1) << job.err;
+  EXPECT_TRUE(has(job.err, who + "needs "));
   EXPECT_TRUE(has(job.err, "iB per rank, "));
   EXPECT_TRUE(has(job.err, " available ("));
   EXPECT_EQ(job.out, "");
