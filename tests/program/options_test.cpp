@@ -1,7 +1,9 @@
 #include "launch/options.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 
@@ -215,7 +217,8 @@ class DocumentFile : public testing::TestWithParam<std::pair<const char*, bool>>
 
 TEST_P(DocumentFile, HoldsNumbersSeparatedByCommasOrBlanks) {
   const auto [text, good] = GetParam();
-  const std::string path = testing::TempDir() + "ringattn_cu_seqlens.txt";
+  // Its own for each process: CTest runs these side by side.
+  const std::string path = testing::TempDir() + "ringattn_cu_seqlens." + std::to_string(getpid());
   std::ofstream(path, std::ios::binary) << text;
   const std::vector<std::string> arguments{"bench", "--seqlen", "8", "--cu-seqlens", "@" + path};
   if (good) {
@@ -223,6 +226,7 @@ TEST_P(DocumentFile, HoldsNumbersSeparatedByCommasOrBlanks) {
   } else {
     EXPECT_THROW(parse_options(arguments), UsageError);
   }
+  std::remove(path.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(Texts, DocumentFile,
