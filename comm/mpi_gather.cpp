@@ -108,6 +108,7 @@ std::vector<std::uint64_t> call_the_roll(const MpiEndpoint& end, std::uint64_t o
                                          Deadline deadline) {
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(end.size));
   std::vector<std::span<std::byte>> theirs;
+  theirs.reserve(sizes.size());
   for (std::uint64_t& size : sizes) theirs.push_back(std::as_writable_bytes(std::span(&size, 1)));
   Exchange exchange(end, kRollCallTag);
   exchange.start(std::as_bytes(std::span(&own_bytes, 1)), std::move(theirs));

@@ -257,6 +257,7 @@ std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int size) {
   }
   const auto group = std::make_shared<Group>(at(size));
   std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.reserve(at(size));
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank, size));
   }

@@ -11,6 +11,7 @@ namespace {
 // Medians, because one disturbed iteration should not move a rank's figure.
 double median_of(const std::vector<Iteration>& iterations, double Iteration::*figure) {
   std::vector<double> values;
+  values.reserve(iterations.size());
   for (const Iteration& iteration : iterations) values.push_back(iteration.*figure);
   return spread_of(std::move(values)).median;
 }

@@ -21,7 +21,7 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // Some MPI libraries introduce themselves on many lines.
-std::string one_line(std::string text) { return text.substr(0, text.find('\n')); }
+std::string one_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string or_none(const std::string& found, const std::string& otherwise) {
   return found.empty() ? otherwise : found;

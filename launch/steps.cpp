@@ -48,6 +48,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
                                       std::chrono::milliseconds patience) {
   const auto blobs = comm.all_gather(std::as_bytes(std::span(mine)), Clock::now() + patience);
   std::vector<std::string> texts;
+  texts.reserve(blobs.size());
   for (const auto& blob : blobs) {
     texts.emplace_back(reinterpret_cast<const char*>(blob.data()), blob.size());
   }

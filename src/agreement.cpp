@@ -51,6 +51,7 @@ std::string first_difference(const std::vector<std::vector<Field>>& ranks) {
   for (const auto& candidate : ranks) {  // a field that only one rank has is a difference, too
     for (const Field& field : candidate) {
       std::vector<std::string> values;
+      values.reserve(ranks.size());
       for (const auto& r : ranks) values.push_back(value_of(r, field.name));
       const std::string usual = majority(values);
       const auto odd = std::ranges::find_if(values, [&](const auto& v) { return v != usual; });

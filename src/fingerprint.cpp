@@ -45,7 +45,7 @@ std::string text_of(const Mask& mask) {
 
 // A named layout follows from its name, the length and the ranks; a custom one does not.
 std::string text_of(const Layout& layout) {
-  const std::string name(name_of(layout.kind()));
+  std::string name(name_of(layout.kind()));
   if (layout.kind() != LayoutKind::custom) return name;
   Hash hash;
   std::size_t segments = 0;

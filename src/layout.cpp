@@ -69,7 +69,8 @@ LayoutKind layout_from_name(std::string_view s) {
   refuse("layout", quoted(s), "allowed are contiguous, zigzag and striped");
 }
 
-Layout::Layout(LayoutKind kind, index_t seqlen, Shards segments) : kind_(kind), seqlen_(seqlen), first_{0} {
+Layout::Layout(LayoutKind kind, index_t seqlen, const Shards& segments)
+    : kind_(kind), seqlen_(seqlen), first_{0} {
   for (const auto& shard : segments) {
     for (const Segment& s : shard) {
       if (s.count <= 0) continue;
@@ -92,10 +93,10 @@ Layout Layout::make(LayoutKind kind, index_t seqlen, int ranks) {
   Shards segments;
   segments.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) segments.push_back(shard(kind, seqlen, ranks, r));
-  return Layout(kind, seqlen, std::move(segments));
+  return Layout(kind, seqlen, segments);
 }
 
-Layout Layout::custom(index_t seqlen, Shards segments) {
+Layout Layout::custom(index_t seqlen, const Shards& segments) {
   require_between("seqlen", seqlen, 0, kMaxSeqlen);
   require_between("ranks", static_cast<index_t>(segments.size()), 1, std::numeric_limits<int>::max());
   for (std::size_t rank = 0; rank < segments.size(); ++rank) {
@@ -103,7 +104,7 @@ Layout Layout::custom(index_t seqlen, Shards segments) {
       check_segment(segments[rank][i], seqlen, rank, i);
     }
   }
-  Layout layout(LayoutKind::custom, seqlen, std::move(segments));
+  Layout layout(LayoutKind::custom, seqlen, segments);
   require_each_position_once(layout);
   return layout;
 }

@@ -29,7 +29,7 @@ class Layout {
   static Layout make(LayoutKind kind, index_t seqlen, int ranks);
   // The caller's segments, one list a rank. Throws UsageError naming the first position that is not held
   // exactly once, or the rank and segment that leaves [0, seqlen).
-  static Layout custom(index_t seqlen, std::vector<std::vector<Segment>> segments);
+  static Layout custom(index_t seqlen, const std::vector<std::vector<Segment>>& segments);
 
   LayoutKind kind() const { return kind_; }
   int ranks() const { return static_cast<int>(first_.size()) - 1; }
@@ -43,7 +43,7 @@ class Layout {
   std::vector<index_t> positions(int rank) const;  // of every local row
 
  private:
-  Layout(LayoutKind kind, index_t seqlen, std::vector<std::vector<Segment>> segments);
+  Layout(LayoutKind kind, index_t seqlen, const std::vector<std::vector<Segment>>& segments);
   LayoutKind kind_;
   index_t seqlen_;
   std::vector<Segment> segments_;   // of all ranks, in rank order

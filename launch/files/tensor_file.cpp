@@ -89,7 +89,7 @@ DType TensorFile::dtype() const { return impl_->dtype; }
 void TensorFile::Impl::read_rounded(const ByteRun& run, std::span<std::byte> to,
                                     std::vector<std::byte>& doubles) const {
   // Piece by piece, so that a shard needs no second copy of itself in doubles.
-  constexpr std::uint64_t kPiece = 256 * 1024;
+  constexpr std::uint64_t kPiece = std::uint64_t{256} * 1024;
   for (std::uint64_t done = 0; done < run.bytes; done += kPiece) {
     doubles.resize(std::min(kPiece, run.bytes - done));
     file.read(tensor.offset + run.tensor + done, doubles);

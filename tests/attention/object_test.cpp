@@ -103,10 +103,11 @@ TEST(Object, every_field_of_the_problem_is_compared) {
       {"rope", [](Problem& p) { p.rope.base = 500000; }},
       {"rope", [](Problem& p) { p.rope.dim = 4; }},
   };
-  for (const auto& [name, change] : changes) {
+  for (const auto& entry : changes) {
+    const std::string name = entry.first;
     const auto texts = errors_of<UsageError>(3, [&](const std::shared_ptr<Communicator>& comm) {
       Problem mine = base;
-      if (comm->rank() == 1) change(mine);
+      if (comm->rank() == 1) entry.second(mine);
       zigzag_ring(comm, mine);
     });
     for (const auto& text : texts) {
