@@ -78,7 +78,8 @@ TEST(OutputFile, ThatRank2CannotWriteEndsAllRanksNamingIt) {
   const JobResult job = run_job(
       mpirun({{2, arguments}, {1, arguments, limited("trap '' XFSZ; ulimit -f 8192")}, {1, arguments}}));
   expect_failure(job, 3, "ringattn: rank 2: ");
-  EXPECT_TRUE(has(job.err, "out.npy")) << "the file, for now by its temporary name";
+  EXPECT_TRUE(has(job.err, "out.npy"));
+  EXPECT_FALSE(has(job.err, ".partial")) << "the file is called by its final name";
   EXPECT_TRUE(has(job.err, "File too large")) << "and the system's reason";
   files.expect_untouched();
 }
