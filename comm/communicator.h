@@ -1,5 +1,5 @@
-// The one interface between the ring and the network: bytes to the next rank, bytes from the previous one,
-// small blobs to everybody. Knows nothing of attention. No wait is without a deadline.
+// The one interface between the ring and the network: bytes to another rank, bytes from a third one, small
+// blobs to everybody. Knows nothing of attention. No wait is without a deadline.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace ringattn {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-// One block on its way to the next rank and one from the previous rank.
+// One block on its way to another rank and one from a third.
 class Shift {
  public:
   virtual ~Shift() = default;
@@ -26,6 +26,18 @@ class Shift {
   // size; on a size that differs from what was expected, naming both; and when a peer is known to have
   // failed.
   virtual void wait(Deadline deadline) = 0;
+  // Leading bytes of the block received that may be read already; grows in test() and wait() alone, and is
+  // the whole block once test() has returned true.
+  virtual std::size_t arrived() const = 0;
+};
+
+// Which way a shift goes: to rank + distance, from rank - distance, modulo size. Shifts of different channels
+// run side by side; what is sent on one is never taken for what is sent on the other.
+struct Route {
+  int distance = 1;
+  int channel = 0;
+  static constexpr int kChannels = 2;
+  friend bool operator==(const Route&, const Route&) = default;
 };
 
 // Sent since construction, by shift() alone. Empty blocks are not messages.
@@ -41,12 +53,15 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Starts sending `to_next` to rank+1 and receiving `from_prev` from rank-1 (mod size; with one rank the
-  // block is copied). Both spans stay untouched by the caller until the shift is done. Either may be empty:
-  // then nothing travels in that direction. Both ends of a transfer use the same hop number. One shift at a
-  // time per object.
-  [[nodiscard]] virtual std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                                                     std::span<std::byte> from_prev) = 0;
+  // Starts sending `to_next` and receiving `from_prev` along the route, by default from rank-1 to rank+1
+  // (where that is the rank itself, the block is copied). Both spans stay untouched by the caller until the
+  // shift is done, but for the bytes that have arrived(). Either may be empty: then nothing travels in that
+  // direction. Both ends of a transfer use the same hop number and route. One shift at a time per channel.
+  // Throws UsageError if the channel is not one of Route::kChannels.
+  [[nodiscard]] std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
+                                             std::span<std::byte> from_prev, Route route = {}) {
+    return start_shift(hop, to_next, from_prev, route);
+  }
 
   // Every rank's blob, in rank order. Blobs may differ in size. For small things only.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
@@ -57,6 +72,10 @@ class Communicator {
   virtual void abort(int exit_code, const std::string& why) noexcept = 0;
 
   virtual SentCount sent() const = 0;
+
+ private:
+  virtual std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                             std::span<std::byte> from_prev, const Route& route) = 0;
 };
 
 }  // namespace ringattn

@@ -25,13 +25,27 @@ struct Positions {
   std::span<const index_t> q{}, k{};
 };
 
+// What backward() reads: the tensors that forward() was given and gave, and the gradient of the loss with
+// respect to out. Shapes as in forward(), dout as out.
+struct BackwardInputs {
+  ConstTensorView dout, q, k, v, out;
+  ConstLseView lse;
+};
+// What it writes: shapes of q, k and v.
+struct Gradients {
+  TensorView dq, dk, dv;
+};
+
 // Bytes one rank holds beyond the caller's tensors; known before anything is allocated.
 struct Workspace {
-  std::size_t kernel = 0;  // packed queries, softmax state
-  std::size_t slots = 0;   // two blocks of keys and values
-  std::size_t total() const { return kernel + slots; }
+  std::size_t kernel = 0;     // packed queries, softmax state; in backward dq and what belongs to it
+  std::size_t slots = 0;      // two blocks of keys and values
+  std::size_t gradients = 0;  // two blocks of dK and dV in fp32; 0 in forward
+  std::size_t total() const { return kernel + slots + gradients; }
 };
-Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads);
+// Pass::backward: what an object holds from its first backward() on.
+Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads,
+                    Pass pass = Pass::forward);
 
 class RingAttention {
  public:
@@ -55,9 +69,19 @@ class RingAttention {
   Timing forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                  const TensorView& out, const LseView& lse = {}, const Positions& positions = {});
 
+  // Collective. Gradients of a loss with respect to q, k and v (before RoPE turned them), given its gradient
+  // dout with respect to out; out and lse as forward() gave them for the same q, k, v and positions. dk and
+  // dv are sums over all queries of all ranks and over the query heads that read a KV head. Sums are fp32,
+  // rounded once to the dtype. A row that sees no key has dq 0 and adds nothing; a key that no query sees has
+  // dk = dv = 0. A NaN in a row's inputs reaches its own dq and dk, dv of the keys that it sees, and nothing
+  // else. p_ij is taken from lse, so it carries lse's rounding: a relative error of |lse| * 2^-24. Inputs are
+  // only read and may have any strides but the last, 0 included. The first call allocates what backward needs
+  // (see workspace). Deterministic, and throws, as forward().
+  Timing backward(const BackwardInputs& in, const Gradients& gradients, const Positions& positions = {});
+
   const Plan& plan() const;
   const Problem& problem() const;
-  Workspace workspace() const;
+  Workspace workspace() const;  // as of now
   std::string backend() const;  // the kernel's name, "cpu/AVX3"
   int threads() const;
 

@@ -12,7 +12,12 @@ namespace ringattn {
 double forward_flops(const Problem& problem);
 double forward_flops(const Problem& problem, index_t pairs);
 
-// Wire traffic of one rank in forward. A message is one block handed to the next rank; empty blocks are not
+// Five products, S and dP computed again among them: 2 x pairs x (3 head_dim + 2 head_dim_v) per head, which
+// is 2.5 times forward where head_dim_v = head_dim.
+double backward_flops(const Problem& problem);
+double backward_flops(const Problem& problem, index_t pairs);
+
+// Wire traffic of one rank. A message is one block handed to the next rank; empty blocks are not
 // sent.
 struct Traffic {
   std::uint64_t bytes_sent = 0, messages_sent = 0;
@@ -20,6 +25,9 @@ struct Traffic {
 };
 // block_bytes: wire size of a block of that many rows, from the kernel.
 Traffic forward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes);
+// K and V as in forward, and dK and dV of every block but the rank's own, gradient_bytes each.
+Traffic backward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes,
+                         const std::function<std::uint64_t(index_t rows)>& gradient_bytes);
 
 // How evenly the hops are loaded. The ring moves in step, so a hop lasts as long as its slowest rank.
 struct Balance {

@@ -31,14 +31,29 @@ struct Timing {
   double wait() const;
 };
 
-// Both slots hold the largest block of any rank.
+// Every slot holds the largest block of any rank, or its dK and dV. Gradient slots are there for backward.
 struct Slots {
   std::array<Buffer, 2> block;
+  std::array<Buffer, 2> gradient;
 };
 
 // Attends over all hops of the plan. The kernel's queries are loaded and slot 0 holds this rank's own block.
 // Every wait ends `patience` after it began at the latest.
 void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots, Mode mode,
                  std::chrono::milliseconds patience, Timing& timing);
+
+// What run_backward asks for when it is time: this rank's rows, while the first block is under way, and its
+// own keys and values.
+struct BackwardRows {
+  std::function<void(const Poll& poll)> load_rows;
+  std::function<void(std::span<std::byte> block)> load_block;
+};
+
+// The same hops, the rank's own block last. K and V leave before a hop is computed; dK and dV of the block at
+// hand leave after it, one hop behind, and come straight home after the last hop, where the own block's are
+// added to them. Returns dK and dV of this rank's own keys, in one of the slots.
+std::span<const std::byte> run_backward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots,
+                                        const BackwardRows& rows, Mode mode,
+                                        std::chrono::milliseconds patience, Timing& timing);
 
 }  // namespace ringattn

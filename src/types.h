@@ -89,15 +89,19 @@ inline ConstTensorView dense_view(const void* data, DType t, std::array<index_t,
 inline ConstTensorView as_const(const TensorView& t) { return {t.data, t.dtype, t.shape, t.stride}; }
 
 // Log-sum-exp of the scaled logits of each query, natural logarithm, fp32, [batch, heads, rows] with last
-// stride 1. A null view means that the caller does not want it.
-struct LseView {
-  float* data = nullptr;
+// stride 1. A null view as an output means that the caller does not want it.
+template <class Float>
+struct BasicLseView {
+  Float* data = nullptr;
   std::array<index_t, 3> shape{};
   std::array<index_t, 3> stride{};
 };
+using LseView = BasicLseView<float>;
+using ConstLseView = BasicLseView<const float>;
 inline LseView dense_lse(float* data, index_t batch, index_t heads, index_t rows) {
   return {data, {batch, heads, rows}, {heads * rows, rows, 1}};
 }
+inline ConstLseView as_const(const LseView& lse) { return {lse.data, lse.shape, lse.stride}; }
 
 // The shapes that a kernel needs; the same on every rank.
 struct HeadShape {

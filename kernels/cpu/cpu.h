@@ -12,9 +12,10 @@ namespace ringattn {
 // Throws UsageError if config.isa is not "auto" or one of cpu_isas(), OutOfMemory if the state cannot be
 // held.
 std::unique_ptr<Kernel> make_cpu_kernel(const KernelConfig& config);
-// What that kernel would hold, without making it (KernelConfig::isa is not looked at).
+// What that kernel would hold and move, without making it (KernelConfig::isa is not looked at).
 std::size_t cpu_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows);
-std::size_t cpu_workspace_bytes(const KernelConfig& config);
+std::size_t cpu_gradient_bytes(const HeadShape& shape, index_t k_rows);
+std::size_t cpu_workspace_bytes(const KernelConfig& config, Pass pass = Pass::forward);
 
 // Instruction sets that this build holds and this machine runs, best first, e.g. {"AVX3", "AVX2", "EMU128"}.
 std::vector<std::string> cpu_isas();
