@@ -28,6 +28,10 @@ KernelConfig kernel_config(const Problem& problem, const Sharding& sharding, int
           .isa = isa};
 }
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 // The second slot is where the next rank's block arrives: with one hop nothing does.
 std::size_t slot_count(const Problem& problem, const Sharding& sharding) {
   return needed_hops(problem.mask, sharding) > 1 ? 2 : 1;
@@ -65,6 +69,15 @@ void check_writable(const char* name, const View& view) {
                        ", which holds " + std::to_string(view.shape[i]) + " elements to be written");
 }
 
+void check_lse_view(const ConstLseView& lse, const std::array<index_t, 3>& shape) {
+  if (lse.shape != shape)
+    throw UsageError("lse has shape " + shape_text(lse) + ", expected " +
+                     shape_text(LseView{.shape = shape}) + " [batch, num_heads, rows of this rank]");
+  if (shape[2] > 1 && lse.stride[2] != 1)
+    throw UsageError("lse has stride " + std::to_string(lse.stride[2]) +
+                     " along the last dimension, allowed is 1");
+}
+
 void check_positions(const char* name, std::span<const index_t> positions, index_t rows,
                      const Problem& problem) {
   if (positions.empty()) return;
@@ -88,10 +101,20 @@ struct RingAttention::Impl {
   Slots slots{};
 
   Deadline deadline() const { return Clock::now() + options.deadline; }
+  std::span<std::byte> own_block() const {
+    return slots.block[0].bytes().first(kernel->block_bytes(plan->k_rows()));
+  }
   void check_arguments() const;
   void allocate();
-  void check_call(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
-                  const TensorView& out, const LseView& lse, const Positions& positions) const;
+  void reserve_backward();
+  void check_inputs(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
+                    const Positions& positions) const;
+  void check_forward(const TensorView& out, const LseView& lse) const;
+  void check_backward(const BackwardInputs& in, const Gradients& gradients) const;
+  Rotation q_rotation(const Positions& positions) const {
+    return rotation(positions.q, sharding.q, problem.query_position(0));
+  }
+  Rotation k_rotation(const Positions& positions) const { return rotation(positions.k, sharding.k, 0); }
   Rotation rotation(std::span<const index_t> own, const Layout& layout, index_t shift) const;
 };
 
@@ -113,26 +136,45 @@ void RingAttention::Impl::allocate() {
     slots.block[i] = kernel->allocate(kernel->block_bytes(sharding.k.max_rows()));
 }
 
-void RingAttention::Impl::check_call(const ConstTensorView& q, const ConstTensorView& k,
-                                     const ConstTensorView& v, const TensorView& out, const LseView& lse,
-                                     const Positions& positions) const {
+void RingAttention::Impl::reserve_backward() {
+  kernel->reserve(Pass::backward);
+  for (Buffer& slot : std::span(slots.gradient).first(slot_count(problem, sharding)))
+    if (slot.data == nullptr) slot = kernel->allocate(kernel->gradient_bytes(sharding.k.max_rows()));
+}
+
+void RingAttention::Impl::check_forward(const TensorView& out, const LseView& lse) const {
+  const HeadShape s = problem.heads();
+  check_view("out", as_const(out), {s.batch, plan->q_rows(), s.num_heads, s.head_dim_v}, problem.dtype);
+  check_writable("out", out);
+  if (lse.data == nullptr) return;
+  check_lse_view(as_const(lse), {s.batch, s.num_heads, plan->q_rows()});
+  check_writable("lse", lse);
+}
+
+void RingAttention::Impl::check_backward(const BackwardInputs& in, const Gradients& gradients) const {
+  const HeadShape s = problem.heads();
+  const index_t q_rows = plan->q_rows(), k_rows = plan->k_rows();
+  check_view("dout", in.dout, {s.batch, q_rows, s.num_heads, s.head_dim_v}, problem.dtype);
+  check_view("out", in.out, {s.batch, q_rows, s.num_heads, s.head_dim_v}, problem.dtype);
+  check_lse_view(in.lse, {s.batch, s.num_heads, q_rows});
+  if (in.lse.data == nullptr && q_rows > 0) throw UsageError("lse has no data (null pointer)");
+  const auto check_gradient = [&](const char* name, const TensorView& view,
+                                  const std::array<index_t, 4>& shape) {
+    check_view(name, as_const(view), shape, problem.dtype);
+    check_writable(name, view);
+  };
+  check_gradient("dq", gradients.dq, {s.batch, q_rows, s.num_heads, s.head_dim});
+  check_gradient("dk", gradients.dk, {s.batch, k_rows, s.num_heads_kv, s.head_dim});
+  check_gradient("dv", gradients.dv, {s.batch, k_rows, s.num_heads_kv, s.head_dim_v});
+}
+
+void RingAttention::Impl::check_inputs(const ConstTensorView& q, const ConstTensorView& k,
+                                       const ConstTensorView& v, const Positions& positions) const {
   const HeadShape s = problem.heads();
   const index_t q_rows = plan->q_rows(), k_rows = plan->k_rows();
   check_view("q", q, {s.batch, q_rows, s.num_heads, s.head_dim}, problem.dtype);
   check_view("k", k, {s.batch, k_rows, s.num_heads_kv, s.head_dim}, problem.dtype);
   check_view("v", v, {s.batch, k_rows, s.num_heads_kv, s.head_dim_v}, problem.dtype);
-  check_view("out", as_const(out), {s.batch, q_rows, s.num_heads, s.head_dim_v}, problem.dtype);
-  check_writable("out", out);
-  if (lse.data != nullptr) {
-    const std::array<index_t, 3> shape{s.batch, s.num_heads, q_rows};
-    if (lse.shape != shape)
-      throw UsageError("lse has shape " + shape_text(lse) + ", expected " +
-                       shape_text(LseView{.shape = shape}) + " [batch, num_heads, rows of this rank]");
-    if (q_rows > 1 && lse.stride[2] != 1)
-      throw UsageError("lse has stride " + std::to_string(lse.stride[2]) +
-                       " along the last dimension, allowed is 1");
-    check_writable("lse", lse);
-  }
   check_positions("positions.q", positions.q, q_rows, problem);
   check_positions("positions.k", positions.k, k_rows, problem);
   if (problem.rope.pairing != Rope::Pairing::none && !problem.mask.positions_align() &&
@@ -177,17 +219,15 @@ RingAttention& RingAttention::operator=(RingAttention&&) noexcept = default;
 Timing RingAttention::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                               const TensorView& out, const LseView& lse, const Positions& positions) {
   Impl& self = *impl_;
-  together(*self.comm, self.deadline(), [&] { self.check_call(q, k, v, out, lse, positions); });
+  together(*self.comm, self.deadline(), [&] {
+    self.check_inputs(q, k, v, positions);
+    self.check_forward(out, lse);
+  });
 
-  const auto seconds_since = [](Clock::time_point t) {
-    return std::chrono::duration<double>(Clock::now() - t).count();
-  };
   Timing timing;
   auto start = Clock::now();
-  if (self.options.mode != Mode::comm_only)
-    self.kernel->load_queries(q, self.rotation(positions.q, self.sharding.q, self.problem.query_position(0)));
-  const auto own_block = self.slots.block[0].bytes().first(self.kernel->block_bytes(self.plan->k_rows()));
-  self.kernel->load_block(k, v, self.rotation(positions.k, self.sharding.k, 0), own_block);
+  if (self.options.mode != Mode::comm_only) self.kernel->load_queries(q, self.q_rotation(positions));
+  self.kernel->load_block(k, v, self.k_rotation(positions), self.own_block());
   timing.load = seconds_since(start);
 
   run_forward(*self.plan, *self.kernel, *self.comm, self.slots, self.options.mode, self.options.deadline,
@@ -199,21 +239,62 @@ Timing RingAttention::forward(const ConstTensorView& q, const ConstTensorView& k
   return timing;
 }
 
+Timing RingAttention::backward(const BackwardInputs& in, const Gradients& gradients,
+                               const Positions& positions) {
+  Impl& self = *impl_;
+  together(*self.comm, self.deadline(), [&] {
+    self.check_inputs(in.q, in.k, in.v, positions);
+    self.check_backward(in, gradients);
+    self.reserve_backward();
+  });
+
+  const bool computes = self.options.mode != Mode::comm_only;
+  const Rotation q_rotation = self.q_rotation(positions), k_rotation = self.k_rotation(positions);
+  const BackwardRows rows{
+      .load_rows =
+          [&](const Poll& poll) {
+            if (computes) self.kernel->load_rows(in.q, q_rotation, in.dout, in.out, in.lse, poll);
+          },
+      .load_block =
+          [&](std::span<std::byte> block) { self.kernel->load_block(in.k, in.v, k_rotation, block); }};
+  Timing timing;
+  auto start = Clock::now();
+  rows.load_block(self.own_block());
+  timing.load = seconds_since(start);
+
+  const std::span<const std::byte> own = run_backward(*self.plan, *self.kernel, *self.comm, self.slots, rows,
+                                                      self.options.mode, self.options.deadline, timing);
+
+  start = Clock::now();
+  if (computes) {
+    self.kernel->finish_rows(gradients.dq, q_rotation);
+    self.kernel->finish_gradients(own, gradients.dk, gradients.dv, k_rotation);
+  }
+  timing.finish = seconds_since(start);
+  return timing;
+}
+
 const Plan& RingAttention::plan() const { return *impl_->plan; }
 const Problem& RingAttention::problem() const { return impl_->problem; }
 std::string RingAttention::backend() const { return impl_->kernel->name(); }
 int RingAttention::threads() const { return impl_->threads; }
 
 Workspace RingAttention::workspace() const {
+  const Slots& slots = impl_->slots;
   return {.kernel = impl_->kernel->workspace_bytes(),
-          .slots = impl_->slots.block[0].size + impl_->slots.block[1].size};
+          .slots = slots.block[0].size + slots.block[1].size,
+          .gradients = slots.gradient[0].size + slots.gradient[1].size};
 }
 
-Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads) {
+Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads, Pass pass) {
   validate(problem, sharding);
   const KernelConfig config = kernel_config(problem, sharding, rank, threads, "auto");
-  const std::size_t block = cpu_block_bytes(config.shape, config.dtype, sharding.k.max_rows());
-  return {.kernel = cpu_workspace_bytes(config), .slots = slot_count(problem, sharding) * block};
+  const std::size_t slots = slot_count(problem, sharding);
+  const index_t rows = sharding.k.max_rows();
+  const std::size_t gradient = pass == Pass::backward ? cpu_gradient_bytes(config.shape, rows) : 0;
+  return {.kernel = cpu_workspace_bytes(config, pass),
+          .slots = slots * cpu_block_bytes(config.shape, config.dtype, rows),
+          .gradients = slots * gradient};
 }
 
 }  // namespace ringattn

@@ -18,6 +18,17 @@ double forward_flops(const Problem& problem, index_t pairs) {
 
 double forward_flops(const Problem& problem) { return forward_flops(problem, problem.mask.visible_pairs()); }
 
+double backward_flops(const Problem& problem, index_t pairs) {
+  const HeadShape heads = problem.heads();
+  const auto elements = static_cast<double>(3 * heads.head_dim + 2 * heads.head_dim_v);
+  return 2.0 * static_cast<double>(pairs) * elements * static_cast<double>(heads.num_heads) *
+         static_cast<double>(heads.batch);
+}
+
+double backward_flops(const Problem& problem) {
+  return backward_flops(problem, problem.mask.visible_pairs());
+}
+
 Traffic forward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes) {
   // At every hop but the last one the block at hand is handed on.
   Traffic traffic;
@@ -25,6 +36,18 @@ Traffic forward_traffic(const Plan& plan, const std::function<std::uint64_t(inde
     const index_t rows = plan.hops()[s].k_rows;
     if (rows == 0) continue;
     traffic.bytes_sent += block_bytes(rows);
+    traffic.messages_sent += 1;
+  }
+  return traffic;
+}
+
+Traffic backward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes,
+                         const std::function<std::uint64_t(index_t rows)>& gradient_bytes) {
+  Traffic traffic = forward_traffic(plan, block_bytes);
+  for (std::size_t s = 1; s < plan.hops().size(); ++s) {
+    const index_t rows = plan.hops()[s].k_rows;
+    if (rows == 0) continue;
+    traffic.bytes_sent += gradient_bytes(rows);
     traffic.messages_sent += 1;
   }
   return traffic;

@@ -1,5 +1,7 @@
 #include "src/executor.h"
 
+#include <algorithm>
+
 #include "src/error.h"
 
 namespace ringattn {
@@ -20,6 +22,39 @@ class Stopwatch {
 };
 
 constexpr std::array<std::string_view, 4> kModeNames{"overlap", "blocking", "compute-only", "comm-only"};
+
+// A transfer that may be running or not there at all.
+class Transfer {
+ public:
+  Transfer() = default;
+  Transfer(std::unique_ptr<Shift> shift, std::chrono::milliseconds patience)
+      : shift_(std::move(shift)), patience_(patience), deadline_(Clock::now() + patience) {}
+
+  void test() const {
+    if (shift_) shift_->test();
+  }
+  // Bytes that may be touched. A kernel that cannot go on without more asks again and again, so the deadline
+  // holds here, too: a transfer that has stood still for so long is not coming.
+  std::size_t arrived() {
+    const bool done = shift_->test();
+    const std::size_t now = shift_->arrived();
+    if (now > arrived_) deadline_ = Clock::now() + patience_;
+    arrived_ = now;
+    if (!done && Clock::now() >= deadline_) shift_->wait(deadline_);
+    return shift_->arrived();
+  }
+  void wait() {
+    if (shift_) shift_->wait(Clock::now() + patience_);
+    shift_.reset();
+  }
+  explicit operator bool() const { return shift_ != nullptr; }
+
+ private:
+  std::unique_ptr<Shift> shift_;
+  std::chrono::milliseconds patience_{};
+  Deadline deadline_{};
+  std::size_t arrived_ = 0;
+};
 
 }  // namespace
 
@@ -55,25 +90,95 @@ void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& sl
   timing.hops.assign(hops.size(), {});
   for (std::size_t s = 0; s < hops.size(); ++s) {
     Stopwatch watch;
-    const auto block = block_at(s);
-    std::unique_ptr<Shift> transfer;
+    Transfer blocks;
     if (s + 1 < hops.size() && mode != Mode::compute_only)
-      transfer = comm.shift(static_cast<int>(s), block, block_at(s + 1));
-    if (transfer && mode == Mode::blocking) {
-      transfer->wait(Clock::now() + patience);
-      transfer.reset();
-    }
+      blocks = {comm.shift(static_cast<int>(s), block_at(s), block_at(s + 1)), patience};
+    if (mode == Mode::blocking) blocks.wait();
     timing.hops[s].wait = watch.lap();
 
     if (mode != Mode::comm_only && hops[s].tile_count > 0) {
-      const auto poll = transfer ? Poll([&] { transfer->test(); }) : Poll();
-      kernel.attend(plan.tiles(s), block, hops[s].k_rows, poll);
+      const auto poll = blocks ? Poll([&] { blocks.test(); }) : Poll();
+      kernel.attend(plan.tiles(s), block_at(s), hops[s].k_rows, poll);
     }
     timing.hops[s].compute = watch.lap();
 
-    if (transfer) transfer->wait(Clock::now() + patience);
+    blocks.wait();
     timing.hops[s].wait += watch.lap();
   }
+}
+
+// The turn that deals with hop s = 1, 2, .., and after the last hop with hop 0, in four ranks' view of rank
+// 0:
+//   turn            0       1          2             3             4
+//   block at hand   (own)   3          2             1             own
+//   K, V sent       own     3          2             -             -
+//   dK, dV sent     -       -          of 3, to 1    of 2, to 1    of 1, home
+//   dK, dV taken    -       -          of 2          of 1          of own
+// A block's dK and dV come from the previous rank just when it is at hand, and the kernel adds to what has
+// arrived. Since the own block comes last, its sum needs no place besides the two slots; it ends in slot 0,
+// which is the only one where there is one hop.
+std::span<const std::byte> run_backward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots,
+                                        const BackwardRows& rows, Mode mode,
+                                        std::chrono::milliseconds patience, Timing& timing) {
+  const auto& hops = plan.hops();
+  const std::size_t last = hops.size() - 1;
+  const auto block_at = [&](std::size_t s) {
+    return slots.block[s % 2].bytes().first(kernel.block_bytes(hops[s].k_rows));
+  };
+  const auto gradient_at = [&](std::size_t turn) {
+    return slots.gradient[(hops.size() - turn) % 2].bytes().first(
+        kernel.gradient_bytes(hops[turn % hops.size()].k_rows));
+  };
+  timing.hops.assign(hops.size(), {});
+  for (std::size_t turn = last == 0 ? 1 : 0; turn <= hops.size(); ++turn) {
+    const std::size_t s = turn % hops.size();
+    const bool own = turn == hops.size();
+    HopTiming& hop = timing.hops[s];
+    Stopwatch watch;
+    Transfer blocks, gradients;
+    if (turn < last && mode != Mode::compute_only)
+      blocks = {comm.shift(static_cast<int>(turn), block_at(turn), block_at(turn + 1)), patience};
+    if (turn >= 2 && mode != Mode::compute_only) {
+      const int home = comm.size() - static_cast<int>(last);
+      gradients = {comm.shift(static_cast<int>(turn - 1), gradient_at(turn - 1), gradient_at(turn),
+                              {.distance = own ? home : 1, .channel = 1}),
+                   patience};
+    }
+    if (turn == 1) std::ranges::fill(gradient_at(turn), std::byte{0});
+    if (mode == Mode::blocking) {
+      blocks.wait();
+      gradients.wait();
+    }
+    hop.wait += watch.lap();
+
+    Poll poll;
+    if (blocks || gradients) {
+      poll = [&] {
+        blocks.test();
+        gradients.test();
+      };
+    }
+    if (turn == 0 || last == 0) rows.load_rows(poll);
+    if (own && last >= 2) rows.load_block(block_at(0));  // other blocks have been in its slot since
+    timing.load += watch.lap();
+
+    if (turn > 0 && mode != Mode::comm_only && hops[s].tile_count > 0) {
+      GradientBlock sums{.bytes = gradient_at(turn)};
+      if (gradients) {
+        sums.arrived = [&] {
+          blocks.test();
+          return gradients.arrived();
+        };
+      }
+      kernel.attend_backward(plan.tiles(s), block_at(s), hops[s].k_rows, sums, poll);
+    }
+    hop.compute += watch.lap();
+
+    blocks.wait();
+    gradients.wait();
+    hop.wait += watch.lap();
+  }
+  return gradient_at(hops.size());
 }
 
 }  // namespace ringattn
