@@ -1,7 +1,7 @@
 /* The C interface of ringattn: exact attention over a sequence that is spread over the ranks of a ring.
  * C99, no header of MPI or of an accelerator; ringattn_mpi.h adds the communicator over MPI.
  *
- * Every function returns a status. On an error, ringattn_last_error() says what was wrong, by name and value;
+ * Functions return a status. On an error, ringattn_last_error() says what was wrong, by name and value;
  * no C++ exception leaves the library, and nothing but the outputs named here is written.
  *
  * Handles (ringattn_comm*, ringattn_mask*, ...) are made by ..._create functions and released by ..._destroy.
@@ -150,19 +150,19 @@ enum {
   RINGATTN_ROPE_HALF = 1,       /* element e turns with e + dim/2 (Llama) */
   RINGATTN_ROPE_INTERLEAVED = 2 /* element 2e turns with 2e + 1 (GPT-J) */
 };
-typedef struct ringattn_problem {
+typedef struct ringattn_problem { /* comments begin with the default */
   size_t struct_size;
   int64_t batch;                 /* 1 */
   int64_t num_heads;             /* 1; a multiple of num_heads_kv */
   int64_t num_heads_kv;          /* 1; query head h reads KV head h / (num_heads / num_heads_kv) */
-  int64_t head_dim;              /* 1 to 512, to be set by the caller */
-  int64_t head_dim_v;            /* 0 = head_dim */
+  int64_t head_dim;              /* 0, to be set by the caller; 1 to 512 */
+  int64_t head_dim_v;            /* 0; 0 = head_dim */
   ringattn_dtype dtype;          /* RINGATTN_F32; of all tensors but lse */
   ringattn_pairing rope_pairing; /* RINGATTN_ROPE_NONE */
   double rope_base;              /* 10000 */
-  int64_t rope_dim;              /* leading elements that turn; 0 = head_dim */
+  int64_t rope_dim;              /* 0; leading elements that turn, 0 = head_dim */
   int64_t rope_position_offset;  /* 0; added to every position */
-  double softmax_scale;          /* NaN = 1/sqrt(head_dim) */
+  double softmax_scale;          /* NaN, which stands for 1/sqrt(head_dim) */
 } ringattn_problem;
 ringattn_status ringattn_problem_init(ringattn_problem* problem, size_t struct_size);
 
@@ -236,8 +236,7 @@ typedef struct ringattn_tensor {
   ringattn_dtype dtype;
   int64_t shape[4], stride[4];
 } ringattn_tensor;
-/* Logarithm (natural) of the sum of exponentials of each row: [batch, num_heads, rows], fp32, last stride 1.
- */
+/* Natural logarithm of each row's sum of exponentials: [batch, num_heads, rows], fp32, last stride 1. */
 typedef struct ringattn_lse {
   float* data;
   int64_t shape[3], stride[3];
@@ -250,8 +249,10 @@ ringattn_lse ringattn_lse_dense(float* data, int64_t batch, int64_t num_heads, i
 /* Where the time of a call went on this rank, in seconds. */
 typedef struct ringattn_timing {
   size_t struct_size;
-  double load, compute, wait,
-      finish; /* packing; inside the kernel; waiting with nothing to compute; rounding */
+  double load;    /* rotating and packing */
+  double compute; /* inside the kernel */
+  double wait;    /* for a transfer, with nothing to compute */
+  double finish;  /* unpacking and rounding */
 } ringattn_timing;
 
 /* Collective. options may be null: defaults. Ranks compare their problems first; if they differ, every rank
@@ -262,8 +263,7 @@ ringattn_status ringattn_attention_create(ringattn_comm* comm, const ringattn_pr
 
 typedef struct ringattn_forward_args {
   size_t struct_size;
-  ringattn_tensor
-      q; /* [batch, q_rows, num_heads, head_dim], rows of this rank in the order of its segments */
+  ringattn_tensor q;   /* [batch, q_rows, num_heads, head_dim]; rows in the order of the rank's segments */
   ringattn_tensor k;   /* [batch, k_rows, num_heads_kv, head_dim] */
   ringattn_tensor v;   /* [batch, k_rows, num_heads_kv, head_dim_v] */
   ringattn_tensor out; /* written: [batch, q_rows, num_heads, head_dim_v]; rows that see nothing are 0 */
