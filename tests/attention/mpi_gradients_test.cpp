@@ -24,7 +24,7 @@ void expect_own_gradients(const std::shared_ptr<Communicator>& comm, const Rando
 
 TEST(MpiGradients, match_the_oracle_on_random_problems) {
   const std::shared_ptr<Communicator> comm = make_mpi_communicator(MPI_COMM_WORLD);
-  for (unsigned seed = 6000; seed < 6012; ++seed) {
+  for (unsigned seed = 6000; seed < 6008; ++seed) {
     const RandomProblem p = random_problem(seed);
     const Inputs in = random_inputs(p.problem, seed);
     const GradientAnswer exact = oracle_gradients(p.problem, in, p.visible);
@@ -33,7 +33,7 @@ TEST(MpiGradients, match_the_oracle_on_random_problems) {
 }
 
 // Case A20: shards of K of 1000, 4000, 4096, 5000, 70000 and 1000000 bytes, around and beyond the size from
-// which Open MPI's sends wait for their receive. Seven queries keep it cheap; all ranks see all keys.
+// which Open MPI's sends wait for their receive. Three queries keep it cheap; all ranks see all keys.
 TEST(MpiGradients, travel_in_blocks_of_every_size) {
   const std::shared_ptr<Communicator> comm = make_mpi_communicator(MPI_COMM_WORLD);
   struct Size {
@@ -41,8 +41,8 @@ TEST(MpiGradients, travel_in_blocks_of_every_size) {
   };
   for (const Size size : {Size{50, 5}, {200, 5}, {128, 8}, {250, 5}, {500, 35}, {1000, 250}}) {
     const index_t keys = size.rows * comm->size();
-    const RandomProblem p{{.shape = {.head_dim = size.head_dim}, .mask = Mask::full(7, keys)},
-                          full_case(7, keys).visible,
+    const RandomProblem p{{.shape = {.head_dim = size.head_dim}, .mask = Mask::full(3, keys)},
+                          full_case(3, keys).visible,
                           LayoutKind::contiguous};
     const Inputs in = random_inputs(p.problem, 11);
     const GradientAnswer exact = oracle_gradients(p.problem, in, p.visible);
