@@ -1,6 +1,7 @@
 // Random attention problems for the ring tests: primes, uneven shards, shards without rows, every mask and
 // dtype.
 #pragma once
+#include <algorithm>
 #include <random>
 
 #include "tests/support/mask_formula.h"
@@ -63,6 +64,32 @@ inline RandomProblem random_problem(unsigned seed) {
   if (g() % 5 == 0) problem.softmax_scale = pick(0.0, -0.3, 1.0);
   return {std::move(problem), mask.visible,
           pick(LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped)};
+}
+
+// A list of disjoint tiles: both sequences are cut in up to four, and half of the rectangles are there, some
+// with a band of their own.
+inline MaskCase random_tiles(unsigned seed, index_t lq, index_t lk) {
+  std::mt19937 g(seed);
+  const auto below = [&](index_t n) { return static_cast<index_t>(g() % static_cast<unsigned>(n + 1)); };
+  const auto cut = [&](index_t length) {
+    std::vector<index_t> cuts{0, below(length), below(length), below(length), length};
+    std::sort(cuts.begin(), cuts.end());
+    return cuts;
+  };
+  const auto rows = cut(lq), columns = cut(lk);
+  std::vector<Tile> tiles;
+  for (std::size_t r = 0; r + 1 < rows.size(); ++r)
+    for (std::size_t c = 0; c + 1 < columns.size(); ++c) {
+      if (g() % 2 == 0 || rows[r] == rows[r + 1] || columns[c] == columns[c + 1]) continue;
+      const index_t diagonal = columns[c] - rows[r];
+      const Band band = g() % 2 == 0 ? Band{} : Band{diagonal - below(9), diagonal + below(5)};
+      tiles.push_back({{rows[r], rows[r + 1]}, {columns[c], columns[c + 1]}, band});
+    }
+  return {Mask::tiles(lq, lk, tiles), [tiles](index_t i, index_t j) {
+            return std::any_of(tiles.begin(), tiles.end(), [&](const Tile& t) {
+              return t.q.begin <= i && i < t.q.end && t.k.begin <= j && j < t.k.end && t.band.contains(j - i);
+            });
+          }};
 }
 
 inline std::string describe(const RandomProblem& p, int ranks) {

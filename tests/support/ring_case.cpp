@@ -13,19 +13,9 @@
 namespace ringattn::test {
 namespace {
 
-std::array<index_t, 4> q_shape(const Problem& p) {
-  return {p.shape.batch, p.seqlen_q(), p.shape.num_heads, p.shape.head_dim};
-}
-std::array<index_t, 4> k_shape(const Problem& p) {
-  return {p.shape.batch, p.seqlen_k(), p.shape.num_heads_kv, p.shape.head_dim};
-}
-std::array<index_t, 4> v_shape(const Problem& p) {
-  return {p.shape.batch, p.seqlen_k(), p.shape.num_heads_kv, p.head_dim_v()};
-}
-
 // The rotation of the paper in double, by the conventions: pair p of a head turns by position *
-// base^(-2p/dim).
-void rotate(Tensor& x, const Rope& rope, const std::function<index_t(index_t)>& position) {
+// base^(-2p/dim); `sense` -1 is the inverse, which is the transpose.
+void rotate(Tensor& x, const Rope& rope, const std::function<index_t(index_t)>& position, double sense = 1) {
   if (rope.pairing == Rope::Pairing::none) return;
   const index_t dim = rope.dim != 0 ? rope.dim : x.shape[3];
   for (index_t b = 0; b < x.shape[0]; ++b)
@@ -35,20 +25,12 @@ void rotate(Tensor& x, const Rope& rope, const std::function<index_t(index_t)>& 
           const bool interleaved = rope.pairing == Rope::Pairing::interleaved;
           double& first = x.at(b, row, h, interleaved ? 2 * p : p);
           double& second = x.at(b, row, h, interleaved ? 2 * p + 1 : p + dim / 2);
-          const double angle = static_cast<double>(position(row) + rope.position_offset) *
+          const double angle = sense * static_cast<double>(position(row) + rope.position_offset) *
                                std::pow(rope.base, -2.0 * static_cast<double>(p) / static_cast<double>(dim));
           const double x1 = first, x2 = second;
           first = x1 * std::cos(angle) - x2 * std::sin(angle);
           second = x1 * std::sin(angle) + x2 * std::cos(angle);
         }
-}
-
-Inputs rotated(const Problem& p, const Inputs& in) {
-  Inputs turned = in;
-  const index_t shift = p.seqlen_k() - p.seqlen_q();
-  rotate(turned.q, p.rope, [=](index_t i) { return i + shift; });
-  rotate(turned.k, p.rope, [](index_t j) { return j; });
-  return turned;
 }
 
 double fp32(double x) { return static_cast<double>(static_cast<float>(x)); }
@@ -87,19 +69,6 @@ void naive_row(const Problem& p, const Inputs& in, const Visible& visible, index
   if (!nan) lse = highest + std::log(sum);
 }
 
-// The rows of one shard, in the dtype, dense.
-std::vector<std::byte> shard_of(const Tensor& x, const std::vector<index_t>& positions, DType t) {
-  const index_t width = x.shape[2] * x.shape[3];
-  std::vector<std::byte> bytes;
-  bytes.resize(static_cast<std::size_t>(x.shape[0] * std::ssize(positions) * width) * size_of(t));
-  std::byte* to = bytes.data();
-  for (index_t b = 0; b < x.shape[0]; ++b)
-    for (const index_t row : positions)
-      for (index_t e = 0; e < width; ++e, to += size_of(t))
-        store(x.data[static_cast<std::size_t>((b * x.shape[1] + row) * width + e)], t, to);
-  return bytes;
-}
-
 }  // namespace
 
 Tensor::Tensor(std::array<index_t, 4> s, double fill)
@@ -112,19 +81,62 @@ double Tensor::at(index_t b, index_t row, index_t head, index_t d) const {
   return data[static_cast<std::size_t>(((b * shape[1] + row) * shape[2] + head) * shape[3] + d)];
 }
 
+std::array<index_t, 4> q_shape(const Problem& p) {
+  return {p.shape.batch, p.seqlen_q(), p.shape.num_heads, p.shape.head_dim};
+}
+std::array<index_t, 4> k_shape(const Problem& p) {
+  return {p.shape.batch, p.seqlen_k(), p.shape.num_heads_kv, p.shape.head_dim};
+}
+std::array<index_t, 4> v_shape(const Problem& p) {
+  return {p.shape.batch, p.seqlen_k(), p.shape.num_heads_kv, p.head_dim_v()};
+}
+std::array<index_t, 4> out_shape(const Problem& p) {
+  return {p.shape.batch, p.seqlen_q(), p.shape.num_heads, p.head_dim_v()};
+}
+
+Inputs rotated(const Problem& p, const Inputs& in) {
+  Inputs turned = in;
+  const index_t shift = p.seqlen_k() - p.seqlen_q();
+  rotate(turned.q, p.rope, [=](index_t i) { return i + shift; });
+  rotate(turned.k, p.rope, [](index_t j) { return j; });
+  return turned;
+}
+
+void turn_back(const Problem& p, Tensor& dq, Tensor& dk) {
+  const index_t shift = p.seqlen_k() - p.seqlen_q();
+  rotate(
+      dq, p.rope, [=](index_t i) { return i + shift; }, -1);
+  rotate(
+      dk, p.rope, [](index_t j) { return j; }, -1);
+}
+
+std::vector<std::byte> shard_of(const Tensor& x, const std::vector<index_t>& positions, DType t) {
+  const index_t width = x.shape[2] * x.shape[3];
+  std::vector<std::byte> bytes;
+  bytes.resize(static_cast<std::size_t>(x.shape[0] * std::ssize(positions) * width) * size_of(t));
+  std::byte* to = bytes.data();
+  for (index_t b = 0; b < x.shape[0]; ++b)
+    for (const index_t row : positions)
+      for (index_t e = 0; e < width; ++e, to += size_of(t))
+        store(x.data[static_cast<std::size_t>((b * x.shape[1] + row) * width + e)], t, to);
+  return bytes;
+}
+
 Inputs random_inputs(const Problem& problem, unsigned seed, double spread) {
   std::mt19937 generator(seed);
   std::normal_distribution<double> normal(0, spread);
-  Inputs in{Tensor(q_shape(problem)), Tensor(k_shape(problem)), Tensor(v_shape(problem))};
-  for (Tensor* t : {&in.q, &in.k, &in.v})
+  Inputs in{Tensor(q_shape(problem)), Tensor(k_shape(problem)), Tensor(v_shape(problem)),
+            Tensor(out_shape(problem))};
+  for (Tensor* t : {&in.q, &in.k, &in.v, &in.dout})
     for (double& x : t->data) x = stored(normal(generator), problem.dtype);
   return in;
 }
 
 Inputs case_inputs(const Problem& problem) {
-  Inputs in{Tensor(q_shape(problem)), Tensor(k_shape(problem)), Tensor(v_shape(problem))};
+  Inputs in{Tensor(q_shape(problem)), Tensor(k_shape(problem)), Tensor(v_shape(problem)),
+            Tensor(out_shape(problem))};
   std::uint64_t stream = 0;
-  for (Tensor* t : {&in.q, &in.k, &in.v}) {
+  for (Tensor* t : {&in.q, &in.k, &in.v, &in.dout}) {
     for (std::size_t i = 0; i < t->data.size(); ++i) {
       auto z = static_cast<std::uint32_t>((i + 1 + stream * 1000003) * 2654435761u);
       z ^= z >> 16;
@@ -138,7 +150,8 @@ Inputs case_inputs(const Problem& problem) {
 }
 
 Inputs mean_inputs(const Problem& problem) {
-  Inputs in{Tensor(q_shape(problem)), Tensor(k_shape(problem)), Tensor(v_shape(problem))};
+  Inputs in{Tensor(q_shape(problem)), Tensor(k_shape(problem)), Tensor(v_shape(problem)),
+            Tensor(out_shape(problem), 1)};
   for (index_t b = 0; b < in.v.shape[0]; ++b)
     for (index_t j = 0; j < in.v.shape[1]; ++j)
       for (index_t h = 0; h < in.v.shape[2]; ++h)
@@ -173,7 +186,7 @@ Answer naive(const Problem& p, const Inputs& in, const Visible& visible) {
 
 Answer empty_answer(const Problem& p) {
   const double poison = std::numeric_limits<double>::quiet_NaN();
-  return {Tensor({p.shape.batch, p.seqlen_q(), p.shape.num_heads, p.head_dim_v()}, poison),
+  return {Tensor(out_shape(p), poison),
           std::vector<double>(static_cast<std::size_t>(p.shape.batch * p.shape.num_heads * p.seqlen_q()),
                               poison)};
 }

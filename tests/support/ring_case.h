@@ -24,13 +24,19 @@ struct Tensor {
 
 struct Inputs {
   Tensor q, k, v;
+  Tensor dout{};  // gradient of the loss with respect to out, shaped like it
 };
+std::array<index_t, 4> q_shape(const Problem& problem);
+std::array<index_t, 4> k_shape(const Problem& problem);
+std::array<index_t, 4> v_shape(const Problem& problem);
+std::array<index_t, 4> out_shape(const Problem& problem);
 
 // Unit normal times `spread`, rounded to the dtype.
 Inputs random_inputs(const Problem& problem, unsigned seed, double spread = 1);
 // The generator G of the fault cases: k/64 in [-1, 1), exact in every dtype.
 Inputs case_inputs(const Problem& problem);
-// "V = j" of the fault cases: q = k = 0 and v[j] = j, so that a row's output is the mean of its visible keys.
+// "V = j" of the fault cases: q = k = 0 and v[j] = j, so that a row's output is the mean of its visible keys;
+// dout = 1.
 Inputs mean_inputs(const Problem& problem);
 
 struct Answer {
@@ -43,6 +49,14 @@ using Visible = std::function<bool(index_t i, index_t j)>;
 Answer oracle(const Problem& problem, const Inputs& in, const Visible& visible);
 // The textbook in the problem's dtype: scores, probabilities and output rounded to it, sums in fp32.
 Answer naive(const Problem& problem, const Inputs& in, const Visible& visible);
+
+// q and k turned by their global positions, in double.
+Inputs rotated(const Problem& problem, const Inputs& in);
+// The transpose of that: gradients with respect to turned q and k become those with respect to q and k.
+void turn_back(const Problem& problem, Tensor& dq, Tensor& dk);
+
+// The rows at these positions in the dtype, dense.
+std::vector<std::byte> shard_of(const Tensor& x, const std::vector<index_t>& positions, DType t);
 
 // This rank's part of the ring: local rows are cut out, outputs are poisoned with NaN, the result lands in
 // the rows of `answer` that this rank owns. `answer` must be shaped by empty_answer().
