@@ -165,6 +165,10 @@ std::unique_ptr<Communicator> make_faulty(std::shared_ptr<Communicator> inner, s
     if (fault.hop < 0) {
       throw UsageError("Fault: hop is " + std::to_string(fault.hop) + ", allowed is 0 or more");
     }
+    if (fault.channel < 0 || fault.channel >= Route::kChannels) {
+      throw UsageError("Fault: channel is " + std::to_string(fault.channel) + ", allowed are 0 to " +
+                       std::to_string(Route::kChannels - 1));
+    }
     if (fault.delay.count() < 0) {
       throw UsageError("Fault: delay is " + std::to_string(fault.delay.count()) +
                        " ms, allowed is 0 or more");

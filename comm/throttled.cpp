@@ -23,8 +23,7 @@ Clock::duration duration_of(double seconds) {
 struct Travel {
   Deadline first, last;
 
-  std::size_t arrived(std::size_t bytes) const {
-    const auto now = Clock::now();
+  std::size_t arrived(std::size_t bytes, Deadline now) const {
     if (now >= last) return bytes;
     if (now <= first) return 0;
     const double share =
@@ -40,26 +39,32 @@ class ThrottledShift final : public Shift {
       : inner_(std::move(inner)), travel_(travel), bytes_(bytes), where_(std::move(where)) {}
 
   // Asks below even while the link holds the block back: the bytes travel meanwhile.
-  bool test() override { return inner_->test() && Clock::now() >= travel_.last; }
+  bool test() override {
+    const bool moved = inner_->test();
+    const Deadline now = Clock::now();
+    arrived_ = std::min(inner_->arrived(), travel_.arrived(bytes_, now));
+    return moved && now >= travel_.last;
+  }
 
   void wait(Deadline deadline) override {
     const Deadline start = Clock::now();
     // Both must be over, in either order; the peers' time is waited for first, since only that can fail.
     inner_->wait(deadline);
     std::this_thread::sleep_until(std::min(travel_.last, deadline));
-    if (Clock::now() >= travel_.last) return;
+    if (test()) return;
     throw CommError(where_ + ": timed out after " + seconds_text(Clock::now() - start) + " waiting for " +
                     std::to_string(bytes_) + " bytes on a throttled link, which takes another " +
                     seconds_text(travel_.last - Clock::now()));
   }
 
-  std::size_t arrived() const override { return std::min(inner_->arrived(), travel_.arrived(bytes_)); }
+  std::size_t arrived() const override { return arrived_; }
 
  private:
   std::unique_ptr<Shift> inner_;
   Travel travel_;
   std::size_t bytes_;
   std::string where_;
+  std::size_t arrived_ = 0;  // at the last test(): between two of them it must not grow
 };
 
 class Throttled final : public Communicator {

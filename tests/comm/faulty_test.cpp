@@ -176,6 +176,25 @@ TEST(Faulty, VanishIsSilence) {
   EXPECT_TRUE(at_faulty == poisoned(70'000) && at_sound == poisoned(70'000));
 }
 
+// Rank 1 of 5 along distance -2: to rank 4, from rank 3. The other channel of the same hop is sound.
+TEST(Faulty, VanishAndDelayNameThePeersOfTheRoute) {
+  for (const Kind kind : {Kind::vanish, Kind::delay}) {
+    auto comms = make_thread_communicators(5);
+    const auto comm = make_faulty(std::move(comms[1]),
+                                  {{.kind = kind, .hop = 6, .channel = 1, .delay = milliseconds(60'000)}});
+    const auto block = pattern(700, 1, 6);
+    auto got = poisoned(900), here = poisoned(700);
+    const auto lost = comm->shift(6, block, got, {.distance = -2, .channel = 1});
+    comm->shift(6, block, here, {.distance = 5})->wait(soon());
+    EXPECT_TRUE(here == block);
+    EXPECT_EQ(
+        without_time(comm_error_of([&] { lost->wait(in(20)); })),
+        "rank 1, hop 6: timed out after T s waiting for 900 bytes from rank 3 (0 arrived) and for rank 4 "
+        "to take 700 bytes (0 taken)");
+    EXPECT_EQ(lost->arrived(), 0u);
+  }
+}
+
 TEST(Faulty, DelayPostponesWithoutBlocking) {
   Pair pair({{.kind = Kind::delay, .hop = 0, .delay = milliseconds(60)}});
   const auto block = pattern(5000, 0, 0);
@@ -233,6 +252,14 @@ TEST(Faulty, RefusesFaultsThatCannotBe) {
   EXPECT_THROW(make_faulty(make_self_communicator(), {{.hop = -1}}), UsageError);
   EXPECT_THROW(make_faulty(make_self_communicator(), {{.kind = Kind::delay, .delay = milliseconds(-5)}}),
                UsageError);
+  for (const int channel : {-1, Route::kChannels}) {
+    try {
+      make_faulty(make_self_communicator(), {{.channel = channel}});
+      ADD_FAILURE() << "a fault that no shift can have";
+    } catch (const UsageError& error) {
+      EXPECT_TRUE(contains(error.what(), "channel is " + std::to_string(channel))) << error.what();
+    }
+  }
 }
 
 }  // namespace

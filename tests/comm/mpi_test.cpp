@@ -35,6 +35,7 @@ void check_everything(Communicator& comm) {
   check_distances(comm);
   check_channels(comm);
   check_arrivals(comm);
+  check_backward_ring(comm);
   check_refusals(comm);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "comm/last_words.h"
 #include "src/error.h"
@@ -90,6 +91,75 @@ void check_arrivals(Communicator& comm) {
   const auto empty = comm.shift(4, {}, {}, {.channel = 1});
   empty->wait(soon());
   EXPECT_EQ(empty->arrived(), 0u);
+}
+
+namespace {
+
+// What backward keeps: block and sum of turn t in slot t mod 2, as large as the shard of the rank they
+// belong to. Hop number and content differ from call to call only as they do in the library.
+struct BackwardCall {
+  Communicator& comm;
+  int last = 0, call = 0;  // hops after the own one; the call's number
+  std::array<Bytes, 2> blocks{}, sums{};
+
+  int owner(int turn) const {
+    return turn == last + 1 ? comm.rank() : rank_at(comm.rank(), -turn, comm.size());
+  }
+  // Rank 1 and every third one after it have nothing; the others differ.
+  std::size_t rows(int turn) const {
+    const auto rank = static_cast<std::size_t>(owner(turn));
+    return rank % 3 == 1 ? 0 : 10'007 * (rank + 1) + static_cast<std::size_t>(call);
+  }
+  Bytes& block(int turn) { return blocks[static_cast<std::size_t>(turn % 2)]; }
+  Bytes& sum(int turn) { return sums[static_cast<std::size_t>(turn % 2)]; }
+
+  void add_own_share(int turn) {
+    const auto share = static_cast<std::uint8_t>(comm.rank() + 1);
+    for (std::byte& b : sum(turn)) b = static_cast<std::byte>(std::to_integer<unsigned>(b) + share);
+  }
+
+  void run_turn(int turn) {
+    std::unique_ptr<Shift> moving, summing;
+    if (turn < last) {
+      block(turn + 1) = poisoned(rows(turn + 1));
+      moving = comm.shift(turn, block(turn), block(turn + 1));
+    }
+    if (turn >= 2) {
+      sum(turn) = poisoned(rows(turn));
+      const int distance = turn == last + 1 ? comm.size() - last : 1;
+      summing = comm.shift(turn - 1, sum(turn - 1), sum(turn), {.distance = distance, .channel = 1});
+    }
+    if (turn == 1) sum(turn) = Bytes(rows(turn));
+    for (int polls = 0; polls < (comm.rank() + call) % 4; ++polls) {  // some ranks compute for longer
+      if (moving) moving->test();
+      if (summing) summing->test();
+    }
+    if (moving) moving->wait(soon());
+    if (summing) summing->wait(soon());
+    if (turn >= 1 && turn <= last) {
+      EXPECT_TRUE(block(turn) == pattern(rows(turn), owner(turn), call)) << "turn " << turn << " of " << last;
+      add_own_share(turn);
+    }
+  }
+};
+
+}  // namespace
+
+void check_backward_ring(Communicator& comm) {
+  int call = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (int last = 1; last < comm.size(); ++last) {
+      BackwardCall ring{.comm = comm, .last = last, .call = call++};
+      ring.block(0) = pattern(ring.rows(0), comm.rank(), ring.call);
+      for (int turn = 0; turn <= last + 1; ++turn) ring.run_turn(turn);
+      // Those that had the block: the `last` ranks after this one.
+      unsigned expected = 0;
+      for (int i = 1; i <= last; ++i)
+        expected += static_cast<unsigned>(rank_at(comm.rank(), i, comm.size()) + 1);
+      const Bytes all(ring.rows(0), static_cast<std::byte>(expected));
+      EXPECT_TRUE(ring.sum(last + 1) == all) << "rank " << comm.rank() << ", " << last << " hops";
+    }
+  }
 }
 
 void check_refusals(Communicator& comm) {

@@ -11,6 +11,9 @@ void check_distances(Communicator& comm);
 void check_channels(Communicator& comm);
 // What arrived() covers is right while the rest is still poison, and it never falls.
 void check_arrivals(Communicator& comm);
+// The messages of backward for every number of hops: blocks one rank on, sums one hop behind them and the
+// last straight home, hop numbers used again call after call, shards uneven and some empty.
+void check_backward_ring(Communicator& comm);
 // A shift that another one of its channel or a wrong channel forbids is refused by name, and changes nothing.
 void check_refusals(Communicator& comm);
 

@@ -26,6 +26,7 @@ TEST(Self, DoesWhatEveryCommunicatorDoes) {
   check_distances(*comm);
   check_channels(*comm);
   check_arrivals(*comm);
+  check_backward_ring(*comm);
   check_refusals(*comm);
 }
 

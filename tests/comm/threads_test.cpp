@@ -40,6 +40,7 @@ TEST_P(ThreadRing, OneShiftAtATime) { on_every_rank(check_one_shift_at_a_time); 
 TEST_P(ThreadRing, RoutesOfEveryDistance) { on_every_rank(check_distances); }
 TEST_P(ThreadRing, ChannelsRunSideBySideAndDoNotCross) { on_every_rank(check_channels); }
 TEST_P(ThreadRing, ArrivedBytesMayBeReadBeforeTheRest) { on_every_rank(check_arrivals); }
+TEST_P(ThreadRing, BackwardBringsEverySumHome) { on_every_rank(check_backward_ring); }
 TEST_P(ThreadRing, RefusesWrongAndBusyChannels) { on_every_rank(check_refusals); }
 
 // The sender's block may be overwritten as soon as its wait() returns, however late the receiver looks.

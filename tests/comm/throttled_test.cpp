@@ -35,6 +35,7 @@ TEST(Throttled, BringsTheSameBytes) {
     check_distances(*comm);
     check_channels(*comm);
     check_arrivals(*comm);
+    check_backward_ring(*comm);
   });
 }
 
@@ -76,6 +77,22 @@ TEST(Throttled, BytesArriveInProportionToTime) {
     some = some || (arrived > 0 && arrived < block.size());
   }
   EXPECT_TRUE(some);
+  EXPECT_EQ(shift->arrived(), block.size());
+}
+
+// The contract of Shift: whoever has read up to arrived() finds the same bound until it asks again.
+TEST(Throttled, ArrivedBytesGrowOnlyWhenAsked) {
+  const auto comm = make_throttled(make_self_communicator(), {.gigabits_per_second = kTenMegabytesPerSecond});
+  const auto block = pattern(400'000, 0, 0);
+  auto got = poisoned(400'000);
+  const auto shift = comm->shift(0, block, got);
+  shift->test();
+  const std::size_t before = shift->arrived();
+  std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(shift->arrived(), before);
+  shift->test();
+  EXPECT_GT(shift->arrived(), before);
+  shift->wait(soon());
   EXPECT_EQ(shift->arrived(), block.size());
 }
 
