@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "kernels/cpu/cpu.h"
-#include "launch/forward_report.h"
+#include "launch/ring_report.h"
 #include "launch/generator.h"
 #include "launch/output.h"
 #include "launch/problem_options.h"

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "launch/file_rows.h"
-#include "launch/forward_report.h"
+#include "launch/ring_report.h"
 #include "launch/output.h"
 #include "launch/problem_options.h"
 #include "launch/run_files.h"
