@@ -20,21 +20,23 @@ void flip_one_bit(std::vector<std::byte>& block) {
 }
 
 // The words of a rank that has not begun: everything is pending.
-std::string timeout_before_start(const Communicator& comm, int hop, Clock::duration waited,
-                                 std::size_t to_next, std::size_t from_prev) {
+std::string timeout_before_start(const Communicator& comm, int hop, const Route& route,
+                                 Clock::duration waited, std::size_t to_next, std::size_t from_prev) {
   std::optional<PendingTransfer> receive, send;
-  if (from_prev > 0) receive = {.peer = previous_rank(comm.rank(), comm.size()), .bytes = from_prev};
-  if (to_next > 0) send = {.peer = next_rank(comm.rank(), comm.size()), .bytes = to_next};
+  if (from_prev > 0) receive = {.peer = sender_to(comm.rank(), route, comm.size()), .bytes = from_prev};
+  if (to_next > 0) send = {.peer = receiver_of(comm.rank(), route, comm.size()), .bytes = to_next};
   return timeout_text(comm.rank(), hop, waited, receive, send);
 }
 
 // A shift that starts late, of a block that may be a changed copy of the caller's.
 class LateShift final : public Shift {
  public:
-  LateShift(std::shared_ptr<Communicator> inner, int hop, Deadline start, std::vector<std::byte> changed,
-            std::span<const std::byte> to_next, std::span<std::byte> from_prev)
+  LateShift(std::shared_ptr<Communicator> inner, int hop, const Route& route, Deadline start,
+            std::vector<std::byte> changed, std::span<const std::byte> to_next,
+            std::span<std::byte> from_prev)
       : comm_(std::move(inner)),
         hop_(hop),
+        route_(route),
         start_(start),
         changed_(std::move(changed)),
         to_next_(changed_.empty() ? to_next : changed_),
@@ -50,21 +52,24 @@ class LateShift final : public Shift {
     if (!start_if_due()) {
       std::this_thread::sleep_until(std::min(start_, deadline));
       if (!start_if_due()) {
-        throw CommError(
-            timeout_before_start(*comm_, hop_, Clock::now() - began, to_next_.size(), from_prev_.size()));
+        throw CommError(timeout_before_start(*comm_, hop_, route_, Clock::now() - began, to_next_.size(),
+                                             from_prev_.size()));
       }
     }
     shift_->wait(deadline);
   }
 
+  std::size_t arrived() const override { return shift_ ? shift_->arrived() : 0; }
+
  private:
   bool start_if_due() {
-    if (!shift_ && Clock::now() >= start_) shift_ = comm_->shift(hop_, to_next_, from_prev_);
+    if (!shift_ && Clock::now() >= start_) shift_ = comm_->shift(hop_, to_next_, from_prev_, route_);
     return shift_ != nullptr;
   }
 
   std::shared_ptr<Communicator> comm_;
   int hop_;
+  Route route_;
   Deadline start_;
   std::vector<std::byte> changed_;
   std::span<const std::byte> to_next_;
@@ -75,21 +80,24 @@ class LateShift final : public Shift {
 // Never touches the communicator below, so that its peers see what they see of a rank that stands still.
 class VanishedShift final : public Shift {
  public:
-  VanishedShift(std::shared_ptr<Communicator> comm, int hop, std::size_t to_next, std::size_t from_prev)
-      : comm_(std::move(comm)), hop_(hop), to_next_(to_next), from_prev_(from_prev) {}
+  VanishedShift(std::shared_ptr<Communicator> comm, int hop, const Route& route, std::size_t to_next,
+                std::size_t from_prev)
+      : comm_(std::move(comm)), hop_(hop), route_(route), to_next_(to_next), from_prev_(from_prev) {}
 
   bool test() override { return to_next_ == 0 && from_prev_ == 0; }
+  std::size_t arrived() const override { return 0; }
 
   void wait(Deadline deadline) override {
     if (test()) return;
     const Deadline began = Clock::now();
     std::this_thread::sleep_until(deadline);
-    throw CommError(timeout_before_start(*comm_, hop_, Clock::now() - began, to_next_, from_prev_));
+    throw CommError(timeout_before_start(*comm_, hop_, route_, Clock::now() - began, to_next_, from_prev_));
   }
 
  private:
   std::shared_ptr<Communicator> comm_;
   int hop_;
+  Route route_;
   std::size_t to_next_, from_prev_;
 };
 
@@ -103,15 +111,22 @@ class Faulty final : public Communicator {
   int size() const override { return inner_->size(); }
   SentCount sent() const override { return inner_->sent(); }
 
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
+                                                 Deadline deadline) override {
+    return inner_->all_gather(mine, deadline);
+  }
+  void abort(int exit_code, const std::string& why) noexcept override { inner_->abort(exit_code, why); }
+
+ private:
   // Faults of one hop add up: a block may be truncated, corrupted and late. An empty block has nothing to
   // truncate or corrupt.
-  std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                               std::span<std::byte> from_prev) override {
+  std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                     std::span<std::byte> from_prev, const Route& route) override {
     std::chrono::milliseconds delay{0};
     std::vector<std::byte> changed;
     bool touched = false;
     for (const Fault& fault : faults_) {
-      if (fault.hop != hop) continue;
+      if (fault.hop != hop || fault.channel != route.channel) continue;
       touched = true;
       switch (fault.kind) {
         case Fault::Kind::delay:
@@ -128,24 +143,17 @@ class Faulty final : public Communicator {
         case Fault::Kind::die:
           _exit(137);  // as if killed: nothing is flushed, nobody is told
         case Fault::Kind::vanish:
-          return std::make_unique<VanishedShift>(inner_, hop, to_next.size(), from_prev.size());
+          return std::make_unique<VanishedShift>(inner_, hop, route, to_next.size(), from_prev.size());
       }
     }
     // The usual case stays what it was without this decorator.
-    if (!touched) return inner_->shift(hop, to_next, from_prev);
+    if (!touched) return inner_->shift(hop, to_next, from_prev, route);
     changed.resize(std::min(changed.size(), to_next.size()));  // truncated after it was copied
     if (!changed.empty()) flip_one_bit(changed);
-    return std::make_unique<LateShift>(inner_, hop, Clock::now() + delay, std::move(changed), to_next,
+    return std::make_unique<LateShift>(inner_, hop, route, Clock::now() + delay, std::move(changed), to_next,
                                        from_prev);
   }
 
-  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
-                                                 Deadline deadline) override {
-    return inner_->all_gather(mine, deadline);
-  }
-  void abort(int exit_code, const std::string& why) noexcept override { inner_->abort(exit_code, why); }
-
- private:
   std::shared_ptr<Communicator> inner_;
   std::vector<Fault> faults_;
 };

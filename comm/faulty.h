@@ -19,6 +19,7 @@ struct Fault {
   };
   Kind kind = Kind::fail;
   int hop = 0;
+  int channel = 0;
   std::chrono::milliseconds delay{0};
 };
 

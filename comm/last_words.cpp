@@ -3,6 +3,8 @@
 #include <iomanip>
 #include <sstream>
 
+#include "src/error.h"
+
 namespace ringattn {
 namespace {
 
@@ -67,10 +69,17 @@ std::string failed_before_text(int rank, int hop, const std::string& failure) {
   return text.str();
 }
 
-std::string busy_text(int rank, int hop, int running_hop) {
+std::string busy_text(int rank, int hop, int running_hop, int channel) {
   auto text = at_place(rank, hop);
   text << ": the shift of hop " << running_hop << " is still under way";
+  if (channel != 0) text << " on channel " << channel;
   return text.str();
+}
+
+void check_channel(const Route& route) {
+  if (route.channel >= 0 && route.channel < Route::kChannels) return;
+  throw UsageError("shift: channel is " + std::to_string(route.channel) + ", allowed are 0 to " +
+                   std::to_string(Route::kChannels - 1));
 }
 
 }  // namespace ringattn

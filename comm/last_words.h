@@ -38,13 +38,27 @@ std::string hop_text(int rank, int hop, int from, int their_hop);
 // "rank 1, hop 4: this communicator failed before: ..."
 std::string failed_before_text(int rank, int hop, const std::string& failure);
 
-// "rank 1, hop 4: the shift of hop 3 is still under way"
-std::string busy_text(int rank, int hop, int running_hop);
+// "rank 1, hop 4: the shift of hop 3 is still under way", with " on channel 1" where it is not the first.
+std::string busy_text(int rank, int hop, int running_hop, int channel);
 
 // "5.0 s"
 std::string seconds_text(Clock::duration time);
 
-constexpr int next_rank(int rank, int size) { return rank + 1 == size ? 0 : rank + 1; }
-constexpr int previous_rank(int rank, int size) { return rank == 0 ? size - 1 : rank - 1; }
+// Where a block that leaves along the route goes, and where the one that comes is from.
+constexpr int rank_at(int rank, int distance, int size) {
+  return ((rank + distance % size) % size + size) % size;
+}
+constexpr int receiver_of(int rank, const Route& route, int size) {
+  return rank_at(rank, route.distance, size);
+}
+constexpr int sender_to(int rank, const Route& route, int size) {
+  return rank_at(rank, -(route.distance % size), size);
+}
+
+constexpr int next_rank(int rank, int size) { return receiver_of(rank, {}, size); }
+constexpr int previous_rank(int rank, int size) { return sender_to(rank, {}, size); }
+
+// Throws UsageError naming the channel if there is none of that number.
+void check_channel(const Route& route);
 
 }  // namespace ringattn

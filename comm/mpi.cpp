@@ -32,19 +32,6 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return end_->size; }
   SentCount sent() const override { return end_->sent; }
 
-  std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                               std::span<std::byte> from_prev) override {
-    if (hop < 0) throw UsageError("shift: hop is " + std::to_string(hop) + ", allowed is 0 or more");
-    if (!end_->failure.empty()) throw CommError(failed_before_text(end_->rank, hop, end_->failure));
-    if (end_->running_hop) throw UsageError(busy_text(end_->rank, hop, *end_->running_hop));
-    auto shift = std::make_unique<MpiShift>(end_, hop, to_next, from_prev);
-    end_->running_hop = hop;  // before start(): if it throws, the shift's destructor clears it
-    shift->start();
-    end_->sent.bytes += to_next.size();
-    end_->sent.messages += to_next.empty() ? 0 : 1;
-    return shift;
-  }
-
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                  Deadline deadline) override {
     if (!end_->failure.empty()) throw CommError(end_->failure);
@@ -66,6 +53,21 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
+  std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                     std::span<std::byte> from_prev, const Route& route) override {
+    check_channel(route);
+    if (hop < 0) throw UsageError("shift: hop is " + std::to_string(hop) + ", allowed is 0 or more");
+    if (!end_->failure.empty()) throw CommError(failed_before_text(end_->rank, hop, end_->failure));
+    std::optional<int>& running = end_->running_hop[static_cast<std::size_t>(route.channel)];
+    if (running) throw UsageError(busy_text(end_->rank, hop, *running, route.channel));
+    auto shift = std::make_unique<MpiShift>(end_, hop, to_next, from_prev, route);
+    running = hop;  // before start(): if it throws, the shift's destructor clears it
+    shift->start();
+    end_->sent.bytes += to_next.size();
+    end_->sent.messages += to_next.empty() ? 0 : 1;
+    return shift;
+  }
+
   std::shared_ptr<MpiEndpoint> end_;
 };
 

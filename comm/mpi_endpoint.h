@@ -2,6 +2,7 @@
 #pragma once
 #include <mpi.h>
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,10 +12,16 @@
 
 namespace ringattn {
 
-// Everything on the duplicate has one of these tags. Data of hop h has kFirstDataTag + h, wrapped where the
-// implementation's largest tag comes first (the standard promises 32,767, Open MPI has 2^31-1). Hops that
-// share a tag are never in flight together, and the header of each block names the true hop.
-enum : int { kHeaderTag = 0, kRollCallTag = 1, kBlobTag = 2, kFirstDataTag = 3 };
+// Everything on the duplicate has one of these tags. The channels have headers of their own from kHeaderTag
+// on, and take turns in the tags from kFirstDataTag on, one a hop, wrapped where the implementation's largest
+// tag comes first (the standard promises 32,767, Open MPI has 2^31-1). Hops that share a tag are never in
+// flight together, and the header of each block names the true hop.
+enum : int {
+  kRollCallTag = 0,
+  kBlobTag = 1,
+  kHeaderTag = 2,
+  kFirstDataTag = kHeaderTag + Route::kChannels,
+};
 
 // An own duplicate of a communicator that returns errors instead of ending the job.
 class Duplicate {
@@ -41,10 +48,14 @@ struct MpiEndpoint {
   int rank = 0, size = 1;
   int largest_tag = 32767;
   SentCount sent;
-  std::string failure;             // of an earlier operation, empty if none
-  std::optional<int> running_hop;  // of the shift under way
+  std::string failure;                                           // of an earlier operation, empty if none
+  std::array<std::optional<int>, Route::kChannels> running_hop;  // of the shifts under way, by channel
 
-  int data_tag(int hop) const { return kFirstDataTag + hop % (largest_tag - kFirstDataTag + 1); }
+  static int header_tag(int channel) { return kHeaderTag + channel; }
+  int data_tag(int hop, int channel) const {
+    const int hops = (largest_tag - kFirstDataTag + 1) / Route::kChannels;
+    return kFirstDataTag + hop % hops * Route::kChannels + channel;
+  }
   void failed(const std::string& why);
 };
 

@@ -9,16 +9,17 @@
 namespace ringattn {
 
 MpiShift::MpiShift(std::shared_ptr<MpiEndpoint> endpoint, int hop, std::span<const std::byte> to_next,
-                   std::span<std::byte> from_prev)
+                   std::span<std::byte> from_prev, const Route& route)
     : end_(std::move(endpoint)),
       hop_(hop),
-      next_(next_rank(end_->rank, end_->size)),
-      previous_(previous_rank(end_->rank, end_->size)),
+      channel_(route.channel),
+      next_(receiver_of(end_->rank, route, end_->size)),
+      previous_(sender_to(end_->rank, route, end_->size)),
       header_out_{.hop = static_cast<std::uint64_t>(hop),
                   .bytes = to_next.size(),
                   .chunk_bytes = end_->options.chunk_bytes},
-      out_(*end_, hop, to_next, next_),
-      in_(*end_, hop, from_prev, previous_),
+      out_(*end_, hop, channel_, to_next, next_),
+      in_(*end_, hop, channel_, from_prev, previous_),
       header_checked_(from_prev.empty()) {}
 
 MpiShift::~MpiShift() {
@@ -26,18 +27,19 @@ MpiShift::~MpiShift() {
   withdraw({&header_receive_, 1}, {&header_send_, 1});
   withdraw(in_.requests(), out_.requests());
   end_->failed(place(end_->rank, hop_) + ": the shift was given up");
-  end_->running_hop.reset();
+  ended();
 }
 
 void MpiShift::start() {
   constexpr int kSize = sizeof(BlockHeader);
+  const int tag = MpiEndpoint::header_tag(channel_);
   const MPI_Comm comm = end_->comm.get();
   if (!in_.done()) {
-    check(MPI_Irecv(&header_in_, kSize, MPI_BYTE, previous_, kHeaderTag, comm, &header_receive_),
+    check(MPI_Irecv(&header_in_, kSize, MPI_BYTE, previous_, tag, comm, &header_receive_),
           "MPI_Irecv of the header");
   }
   if (!out_.done()) {
-    check(MPI_Isend(&header_out_, kSize, MPI_BYTE, next_, kHeaderTag, comm, &header_send_),
+    check(MPI_Isend(&header_out_, kSize, MPI_BYTE, next_, tag, comm, &header_send_),
           "MPI_Isend of the header");
     out_.start();
   }
@@ -58,7 +60,7 @@ bool MpiShift::test() {
     end_->failed(error.what());
     throw;
   }
-  if (done_) end_->running_hop.reset();
+  if (done_) ended();
   return done_;
 }
 

@@ -23,7 +23,7 @@ struct BlockHeader {
 class MpiShift final : public Shift {
  public:
   MpiShift(std::shared_ptr<MpiEndpoint> endpoint, int hop, std::span<const std::byte> to_next,
-           std::span<std::byte> from_prev);
+           std::span<std::byte> from_prev, const Route& route);
   // An unfinished shift is withdrawn and its communicator is of no further use: messages of this hop may
   // still be on their way.
   ~MpiShift() override;
@@ -35,6 +35,7 @@ class MpiShift final : public Shift {
   void start();
   bool test() override;
   void wait(Deadline deadline) override;
+  std::size_t arrived() const override { return in_.moved(); }  // chunks end in order
 
  private:
   void check(int code, const char* call) const;
@@ -42,10 +43,11 @@ class MpiShift final : public Shift {
   bool accept();
   void check_header() const;
   std::string timeout(Clock::duration waited) const;
+  void ended() { end_->running_hop[static_cast<std::size_t>(channel_)].reset(); }
 
   std::shared_ptr<MpiEndpoint> end_;
-  int hop_;
-  int next_, previous_;
+  int hop_, channel_;
+  int next_, previous_;  // where the block sent goes to, and where the one received comes from
   BlockHeader header_out_, header_in_;
   MPI_Request header_send_ = MPI_REQUEST_NULL, header_receive_ = MPI_REQUEST_NULL;
   ChunkStream<const std::byte> out_;

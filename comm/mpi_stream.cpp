@@ -9,9 +9,11 @@
 namespace ringattn {
 
 template <class Byte>
-ChunkStream<Byte>::ChunkStream(const MpiEndpoint& endpoint, int hop, std::span<Byte> block, int peer)
+ChunkStream<Byte>::ChunkStream(const MpiEndpoint& endpoint, int hop, int channel, std::span<Byte> block,
+                               int peer)
     : endpoint_(endpoint),
       hop_(hop),
+      tag_(endpoint.data_tag(hop, channel)),
       block_(block),
       peer_(peer),
       chunks_(block.size(), endpoint.options.chunk_bytes),
@@ -26,12 +28,12 @@ void ChunkStream<Byte>::start() {
 template <class Byte>
 void ChunkStream<Byte>::post_next() {
   Byte* bytes = block_.data() + chunks_.offset(posted_);
-  const int size = chunks_.size(posted_), tag = endpoint_.data_tag(hop_);
+  const int size = chunks_.size(posted_);
   MPI_Request& request = window_[posted_ % window_.size()];
   if constexpr (std::is_const_v<Byte>) {
-    check(MPI_Isend(bytes, size, MPI_BYTE, peer_, tag, endpoint_.comm.get(), &request), "MPI_Isend");
+    check(MPI_Isend(bytes, size, MPI_BYTE, peer_, tag_, endpoint_.comm.get(), &request), "MPI_Isend");
   } else {
-    check(MPI_Irecv(bytes, size, MPI_BYTE, peer_, tag, endpoint_.comm.get(), &request), "MPI_Irecv");
+    check(MPI_Irecv(bytes, size, MPI_BYTE, peer_, tag_, endpoint_.comm.get(), &request), "MPI_Irecv");
   }
   ++posted_;
 }

@@ -20,7 +20,7 @@ template <class Byte>
 class ChunkStream {
  public:
   // `hop` is for the words of an error.
-  ChunkStream(const MpiEndpoint& endpoint, int hop, std::span<Byte> block, int peer);
+  ChunkStream(const MpiEndpoint& endpoint, int hop, int channel, std::span<Byte> block, int peer);
 
   void start();  // posts the first chunks
   // True if a chunk has ended; the next one is posted then. Throws CommError, also on a chunk of a wrong
@@ -37,7 +37,7 @@ class ChunkStream {
   void check_size(const MPI_Status& status) const;
 
   const MpiEndpoint& endpoint_;
-  int hop_;
+  int hop_, tag_;
   std::span<Byte> block_;
   int peer_;
   Chunks chunks_;

@@ -1,5 +1,6 @@
 #include "comm/self.h"
 
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -13,17 +14,17 @@ namespace {
 struct SelfState {
   SentCount sent;
   std::optional<std::string> aborted;
-  std::optional<int> running_hop;
+  std::array<std::optional<int>, Route::kChannels> running_hop;  // by channel
 };
 
 // Copies at the first test() or wait(), like a link whose receiver drives the transfer.
 class SelfShift final : public Shift {
  public:
-  SelfShift(std::shared_ptr<SelfState> state, int hop, std::span<const std::byte> to_next,
+  SelfShift(std::shared_ptr<SelfState> state, int hop, int channel, std::span<const std::byte> to_next,
             std::span<std::byte> from_prev)
-      : state_(std::move(state)), hop_(hop), to_next_(to_next), from_prev_(from_prev) {}
+      : state_(std::move(state)), hop_(hop), channel_(channel), to_next_(to_next), from_prev_(from_prev) {}
   ~SelfShift() override {
-    if (!done_) state_->running_hop.reset();
+    if (!done_) running_hop().reset();
   }
   SelfShift(const SelfShift&) = delete;
   SelfShift& operator=(const SelfShift&) = delete;
@@ -35,15 +36,18 @@ class SelfShift final : public Shift {
     }
     // memmove, since a caller may well pass one block as both.
     if (!done_ && !to_next_.empty()) std::memmove(from_prev_.data(), to_next_.data(), to_next_.size());
+    if (!done_) running_hop().reset();
     done_ = true;
-    state_->running_hop.reset();
     return true;
   }
   void wait(Deadline) override { test(); }
+  std::size_t arrived() const override { return done_ ? from_prev_.size() : 0; }
 
  private:
+  std::optional<int>& running_hop() { return state_->running_hop[static_cast<std::size_t>(channel_)]; }
+
   std::shared_ptr<SelfState> state_;
-  int hop_;
+  int hop_, channel_;
   std::span<const std::byte> to_next_;
   std::span<std::byte> from_prev_;
   bool done_ = false;
@@ -54,17 +58,6 @@ class SelfCommunicator final : public Communicator {
   std::string name() const override { return "self"; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-
-  std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                               std::span<std::byte> from_prev) override {
-    if (state_->aborted) throw CommError(*state_->aborted);
-    if (state_->running_hop) throw UsageError(busy_text(0, hop, *state_->running_hop));
-    auto shift = std::make_unique<SelfShift>(state_, hop, to_next, from_prev);
-    state_->running_hop = hop;
-    state_->sent.bytes += to_next.size();
-    state_->sent.messages += to_next.empty() ? 0 : 1;
-    return shift;
-  }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine, Deadline) override {
     if (state_->aborted) throw CommError(*state_->aborted);
@@ -78,6 +71,19 @@ class SelfCommunicator final : public Communicator {
   SentCount sent() const override { return state_->sent; }
 
  private:
+  std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                     std::span<std::byte> from_prev, const Route& route) override {
+    check_channel(route);
+    if (state_->aborted) throw CommError(*state_->aborted);
+    std::optional<int>& running = state_->running_hop[static_cast<std::size_t>(route.channel)];
+    if (running) throw UsageError(busy_text(0, hop, *running, route.channel));
+    auto shift = std::make_unique<SelfShift>(state_, hop, route.channel, to_next, from_prev);
+    running = hop;
+    state_->sent.bytes += to_next.size();
+    state_->sent.messages += to_next.empty() ? 0 : 1;
+    return shift;
+  }
+
   std::shared_ptr<SelfState> state_ = std::make_shared<SelfState>();
 };
 

@@ -1,6 +1,7 @@
 #include "comm/threads.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -15,9 +16,10 @@ namespace {
 // test() copies at most this much, so that it returns to the kernel soon; wait() copies the whole block.
 constexpr std::size_t kBytesPerTest = std::size_t{1} << 20;
 
-// A block that its sender lends to the next rank until that rank has copied it: nothing is buffered between.
+// A block that its sender lends to a rank until that rank has copied it: nothing is buffered between.
 struct Offer {
   int hop = 0;
+  int receiver = 0;
   std::span<const std::byte> block;
   std::size_t taken = 0;
   bool being_copied = false;  // the receiver reads the block outside the lock
@@ -29,9 +31,11 @@ struct Offer {
 struct Group {
   explicit Group(std::size_t size) : offers(size), blobs(size), gathered(size) {}
 
+  using Offers = std::array<std::optional<Offer>, Route::kChannels>;  // of one rank, by channel
+
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::optional<Offer>> offers;  // by sending rank
+  std::vector<Offers> offers;  // by sending rank
   std::optional<std::string> aborted;
 
   std::vector<std::optional<std::vector<std::byte>>> blobs;  // of the all_gather under way, by rank
@@ -44,11 +48,8 @@ struct Endpoint {
   std::shared_ptr<Group> group;
   int rank = 0, size = 1;
   SentCount sent;
-  std::string failure;             // of an earlier operation, empty if none
-  std::optional<int> running_hop;  // of the shift under way
-
-  int next() const { return next_rank(rank, size); }
-  int previous() const { return previous_rank(rank, size); }
+  std::string failure;                                           // of an earlier operation, empty if none
+  std::array<std::optional<int>, Route::kChannels> running_hop;  // of the shifts under way, by channel
 };
 
 std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
@@ -56,12 +57,18 @@ std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
 class ThreadShift final : public Shift {
  public:
   ThreadShift(std::shared_ptr<Endpoint> endpoint, int hop, std::span<const std::byte> to_next,
-              std::span<std::byte> from_prev)
-      : end_(std::move(endpoint)), hop_(hop), to_next_(to_next), from_prev_(from_prev) {
+              std::span<std::byte> from_prev, const Route& route)
+      : end_(std::move(endpoint)),
+        hop_(hop),
+        channel_(at(route.channel)),
+        receiver_(receiver_of(end_->rank, route, end_->size)),
+        sender_(sender_to(end_->rank, route, end_->size)),
+        to_next_(to_next),
+        from_prev_(from_prev) {
     sent_ = to_next.empty();
     if (sent_) return;
     const std::lock_guard lock(end_->group->mutex);
-    mine() = Offer{.hop = hop, .block = to_next};
+    mine() = Offer{.hop = hop, .receiver = receiver_, .block = to_next};
     end_->group->changed.notify_all();
   }
 
@@ -77,7 +84,7 @@ class ThreadShift final : public Shift {
       mine().reset();
     }
     if (end_->failure.empty()) end_->failure = place(end_->rank, hop_) + ": the shift was given up";
-    end_->running_hop.reset();
+    end_->running_hop[channel_].reset();
   }
   ThreadShift(const ThreadShift&) = delete;
   ThreadShift& operator=(const ThreadShift&) = delete;
@@ -87,6 +94,8 @@ class ThreadShift final : public Shift {
     std::unique_lock lock(end_->group->mutex);
     return advance(lock, kBytesPerTest);
   }
+
+  std::size_t arrived() const override { return received_; }
 
   // Sleeps whenever neither direction can move; whoever changes something in the group wakes all.
   void wait(Deadline deadline) override {
@@ -100,8 +109,8 @@ class ThreadShift final : public Shift {
   }
 
  private:
-  std::optional<Offer>& mine() { return end_->group->offers[at(end_->rank)]; }
-  std::optional<Offer>& theirs() { return end_->group->offers[at(end_->previous())]; }
+  std::optional<Offer>& mine() { return end_->group->offers[at(end_->rank)][channel_]; }
+  std::optional<Offer>& theirs() { return end_->group->offers[at(sender_)][channel_]; }
 
   [[noreturn]] void fail(const std::string& why) {
     end_->failure = why;
@@ -120,7 +129,7 @@ class ThreadShift final : public Shift {
       sent_ = true;
     }
     done_ = sent_ && received_ == from_prev_.size();
-    if (done_) end_->running_hop.reset();
+    if (done_) end_->running_hop[channel_].reset();
     return done_;
   }
 
@@ -129,6 +138,7 @@ class ThreadShift final : public Shift {
   void receive(std::unique_lock<std::mutex>& lock, std::size_t limit) {
     std::optional<Offer>& offer = theirs();
     if (received_ == from_prev_.size() || !offer || offer->recalled || end_->group->aborted) return;
+    if (offer->receiver != end_->rank) return;        // the sender is still busy with another rank
     if (offer->taken == offer->block.size()) return;  // our previous block; its sender has not looked yet
     check(*offer);
     const std::span<const std::byte> piece =
@@ -145,15 +155,15 @@ class ThreadShift final : public Shift {
 
   // A wrong block is an error on both sides, at once: the sender would only wait for its deadline.
   void check(Offer& offer) {
-    const int me = end_->rank, from = end_->previous();
+    const int me = end_->rank;
     std::string why;
     if (offer.hop != hop_) {
-      why = hop_text(me, hop_, from, offer.hop);
+      why = hop_text(me, hop_, sender_, offer.hop);
     } else if (offer.block.size() != from_prev_.size()) {
-      why = size_text(me, hop_, from, offer.block.size(), from_prev_.size());
+      why = size_text(me, hop_, sender_, offer.block.size(), from_prev_.size());
     }
     if (why.empty()) return;
-    offer.refusal = place(from, offer.hop) + ": refused by its receiver: " + why;
+    offer.refusal = place(sender_, offer.hop) + ": refused by its receiver: " + why;
     end_->group->changed.notify_all();
     fail(why);
   }
@@ -161,14 +171,16 @@ class ThreadShift final : public Shift {
   std::string timeout(Clock::duration waited) {
     std::optional<PendingTransfer> receive, send;
     if (received_ != from_prev_.size()) {
-      receive = {.peer = end_->previous(), .bytes = from_prev_.size(), .moved = received_};
+      receive = {.peer = sender_, .bytes = from_prev_.size(), .moved = received_};
     }
-    if (!sent_) send = {.peer = end_->next(), .bytes = to_next_.size(), .moved = mine()->taken};
+    if (!sent_) send = {.peer = receiver_, .bytes = to_next_.size(), .moved = mine()->taken};
     return timeout_text(end_->rank, hop_, waited, receive, send);
   }
 
   std::shared_ptr<Endpoint> end_;
   int hop_;
+  std::size_t channel_;
+  int receiver_, sender_;
   std::span<const std::byte> to_next_;
   std::span<std::byte> from_prev_;
   std::size_t received_ = 0;
@@ -188,21 +200,6 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return end_->rank; }
   int size() const override { return end_->size; }
   SentCount sent() const override { return end_->sent; }
-
-  std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                               std::span<std::byte> from_prev) override {
-    {
-      const std::lock_guard lock(end_->group->mutex);
-      if (end_->group->aborted) throw CommError(*end_->group->aborted);
-    }
-    if (!end_->failure.empty()) throw CommError(failed_before_text(end_->rank, hop, end_->failure));
-    if (end_->running_hop) throw UsageError(busy_text(end_->rank, hop, *end_->running_hop));
-    auto shift = std::make_unique<ThreadShift>(end_, hop, to_next, from_prev);
-    end_->running_hop = hop;
-    end_->sent.bytes += to_next.size();
-    end_->sent.messages += to_next.empty() ? 0 : 1;
-    return shift;
-  }
 
   // The last rank to come publishes all blobs. Nobody can come to the next gather before it has taken the
   // result of this one, so one set of results is enough.
@@ -238,6 +235,23 @@ class ThreadCommunicator final : public Communicator {
   }
 
  private:
+  std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                     std::span<std::byte> from_prev, const Route& route) override {
+    check_channel(route);
+    {
+      const std::lock_guard lock(end_->group->mutex);
+      if (end_->group->aborted) throw CommError(*end_->group->aborted);
+    }
+    if (!end_->failure.empty()) throw CommError(failed_before_text(end_->rank, hop, end_->failure));
+    std::optional<int>& running = end_->running_hop[at(route.channel)];
+    if (running) throw UsageError(busy_text(end_->rank, hop, *running, route.channel));
+    auto shift = std::make_unique<ThreadShift>(end_, hop, to_next, from_prev, route);
+    running = hop;
+    end_->sent.bytes += to_next.size();
+    end_->sent.messages += to_next.empty() ? 0 : 1;
+    return shift;
+  }
+
   std::string gather_timeout(std::size_t bytes, Clock::duration waited) const {
     std::vector<int> missing;
     for (int r = 0; r < end_->size; ++r) {

@@ -14,36 +14,50 @@ namespace {
 // Far enough for any link worth naming, and far from overflow of the clock.
 constexpr double kLongestSeconds = 1e9;
 
-Clock::duration travel_time(const Link& link, std::size_t bytes) {
-  double seconds = link.latency_us * 1e-6;
-  if (link.gigabits_per_second > 0) seconds += static_cast<double>(bytes) * 8e-9 / link.gigabits_per_second;
+Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(
       std::chrono::duration<double>(std::min(seconds, kLongestSeconds)));
 }
 
+// When the first and the last byte of a shift come.
+struct Travel {
+  Deadline first, last;
+
+  std::size_t arrived(std::size_t bytes) const {
+    const auto now = Clock::now();
+    if (now >= last) return bytes;
+    if (now <= first) return 0;
+    const double share =
+        std::chrono::duration<double>(now - first) / std::chrono::duration<double>(last - first);
+    return std::min(bytes, static_cast<std::size_t>(share * static_cast<double>(bytes)));
+  }
+};
+
 class ThrottledShift final : public Shift {
  public:
   // `where`: "rank 1, hop 3", for the words of an error.
-  ThrottledShift(std::unique_ptr<Shift> inner, Deadline arrival, std::size_t bytes, std::string where)
-      : inner_(std::move(inner)), arrival_(arrival), bytes_(bytes), where_(std::move(where)) {}
+  ThrottledShift(std::unique_ptr<Shift> inner, const Travel& travel, std::size_t bytes, std::string where)
+      : inner_(std::move(inner)), travel_(travel), bytes_(bytes), where_(std::move(where)) {}
 
   // Asks below even while the link holds the block back: the bytes travel meanwhile.
-  bool test() override { return inner_->test() && Clock::now() >= arrival_; }
+  bool test() override { return inner_->test() && Clock::now() >= travel_.last; }
 
   void wait(Deadline deadline) override {
     const Deadline start = Clock::now();
     // Both must be over, in either order; the peers' time is waited for first, since only that can fail.
     inner_->wait(deadline);
-    std::this_thread::sleep_until(std::min(arrival_, deadline));
-    if (Clock::now() >= arrival_) return;
+    std::this_thread::sleep_until(std::min(travel_.last, deadline));
+    if (Clock::now() >= travel_.last) return;
     throw CommError(where_ + ": timed out after " + seconds_text(Clock::now() - start) + " waiting for " +
                     std::to_string(bytes_) + " bytes on a throttled link, which takes another " +
-                    seconds_text(arrival_ - Clock::now()));
+                    seconds_text(travel_.last - Clock::now()));
   }
+
+  std::size_t arrived() const override { return std::min(inner_->arrived(), travel_.arrived(bytes_)); }
 
  private:
   std::unique_ptr<Shift> inner_;
-  Deadline arrival_;
+  Travel travel_;
   std::size_t bytes_;
   std::string where_;
 };
@@ -57,17 +71,6 @@ class Throttled final : public Communicator {
   int size() const override { return inner_->size(); }
   SentCount sent() const override { return inner_->sent(); }
 
-  // An empty shift takes no time: nothing travels.
-  std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                               std::span<std::byte> from_prev) override {
-    const Deadline start = Clock::now();
-    const std::size_t bytes = std::max(to_next.size(), from_prev.size());
-    auto inner = inner_->shift(hop, to_next, from_prev);
-    if (bytes == 0) return inner;
-    return std::make_unique<ThrottledShift>(std::move(inner), start + travel_time(link_, bytes), bytes,
-                                            place(rank(), hop));
-  }
-
   // Small things are not throttled: this is a link for blocks.
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                  Deadline deadline) override {
@@ -76,8 +79,29 @@ class Throttled final : public Communicator {
   void abort(int exit_code, const std::string& why) noexcept override { inner_->abort(exit_code, why); }
 
  private:
+  // An empty shift takes no time: nothing travels.
+  std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                     std::span<std::byte> from_prev, const Route& route) override {
+    const Deadline start = Clock::now();
+    const std::size_t bytes = std::max(to_next.size(), from_prev.size());
+    auto inner = inner_->shift(hop, to_next, from_prev, route);
+    if (bytes == 0) return inner;
+    return std::make_unique<ThrottledShift>(std::move(inner), travel(start, bytes), bytes,
+                                            place(rank(), hop));
+  }
+
+  Travel travel(Deadline start, std::size_t bytes) {
+    const double rate = link_.gigabits_per_second * 1e9 / 8;
+    const double seconds = rate > 0 ? static_cast<double>(bytes) / rate : 0;
+    const Deadline begin = std::max(start, free_);
+    free_ = begin + duration_of(seconds);
+    const auto latency = duration_of(link_.latency_us * 1e-6);
+    return {.first = begin + latency, .last = free_ + latency};
+  }
+
   std::shared_ptr<Communicator> inner_;
   Link link_;
+  Deadline free_{};  // when the link has carried all that was started
 };
 
 void check(const char* name, double value) {

@@ -12,7 +12,8 @@ struct Link {
 };
 
 // A shift completes no earlier than latency + bytes / bandwidth after it was started (the larger direction
-// counts). The data still travels through `inner`. Throws UsageError on a negative or non-finite value.
+// counts); bytes of shifts that run side by side follow each other. The data still travels through `inner`.
+// Throws UsageError on a negative or non-finite value.
 std::unique_ptr<Communicator> make_throttled(std::shared_ptr<Communicator> inner, Link link);
 
 }  // namespace ringattn

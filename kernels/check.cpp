@@ -45,6 +45,14 @@ void check_dim(const char* name, index_t value) {
   if (value < 1 || value > kLargestDim) refuse(name, std::to_string(value), "1 to 512 is possible");
 }
 
+void check_bytes(const std::string& name, std::span<const std::byte> span, std::size_t bytes,
+                 std::size_t alignment) {
+  if (span.size() != bytes)
+    refuse(name + " size", std::to_string(span.size()), std::to_string(bytes) + " bytes are needed");
+  if (reinterpret_cast<std::uintptr_t>(span.data()) % alignment != 0)
+    refuse(name, "not aligned", "an address divisible by " + std::to_string(alignment) + " is needed");
+}
+
 }  // namespace
 
 void check_not_negative(const char* name, index_t value) {
@@ -88,6 +96,11 @@ void check_lse(const LseView& lse, const std::array<index_t, 3>& shape) {
   if (lse.data && lse.shape != shape) refuse("lse shape", text(lse.shape), text(shape) + " is needed");
 }
 
+void check_lse(const ConstLseView& lse, const std::array<index_t, 3>& shape) {
+  if (lse.shape != shape) refuse("lse shape", text(lse.shape), text(shape) + " is needed");
+  if (!lse.data && shape[2] > 0) refuse("lse", "null", "it has rows");
+}
+
 void check_rotation(const Rotation& rotation, index_t head_dim) {
   if (rotation.dim < 0 || rotation.dim > head_dim || rotation.dim % 2 != 0)
     refuse("rotation dim", std::to_string(rotation.dim),
@@ -96,10 +109,15 @@ void check_rotation(const Rotation& rotation, index_t head_dim) {
 }
 
 void check_block(std::span<const std::byte> block, std::size_t bytes, std::size_t alignment) {
-  if (block.size() != bytes)
-    refuse("block size", std::to_string(block.size()), std::to_string(bytes) + " bytes are needed");
-  if (reinterpret_cast<std::uintptr_t>(block.data()) % alignment != 0)
-    refuse("block", "not aligned", "an address divisible by " + std::to_string(alignment) + " is needed");
+  check_bytes("block", block, bytes, alignment);
+}
+
+void check_gradients(std::span<const std::byte> gradients, std::size_t bytes, std::size_t alignment) {
+  check_bytes("gradients", gradients, bytes, alignment);
+}
+
+void check_reserved(bool reserved, const char* call) {
+  if (!reserved) refuse(call, "called", "reserve(Pass::backward) has to come first");
 }
 
 void check_tile(const Tile& tile, index_t q_rows, index_t k_rows) {

@@ -1,9 +1,12 @@
 #include "kernels/cpu/cpu.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "kernels/check.h"
+#include "kernels/cpu/backward_pack.h"
+#include "kernels/cpu/backward_run.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/run.h"
@@ -25,6 +28,24 @@ Scaling scaling_of(double softmax_scale) {
           .slope = static_cast<float>(std::ldexp(slope, -shift))};
 }
 
+// dK is summed with the queries that the state holds, which are turned and multiplied by Scaling::factor.
+double rest_of_scale(double softmax_scale, const Scaling& scaling) {
+  return softmax_scale == 0 ? 0 : softmax_scale / scaling.factor;
+}
+
+std::size_t arena_bytes(const KernelConfig& config, Pass pass) {
+  const auto bytes = [&](std::size_t state, index_t scratch) {
+    return static_cast<std::size_t>(
+        checked_sum(static_cast<index_t>(state),
+                    checked_product({index_t{config.threads}, scratch, index_t{sizeof(float)}})));
+  };
+  const std::size_t forward =
+      bytes(StateLayout(config.shape, config.q_rows).bytes, scratch_floats(config.shape, config.dtype));
+  if (pass == Pass::forward) return forward;
+  return std::max(forward, bytes(RowsLayout(config.shape, config.q_rows).bytes,
+                                 ScratchLayout(config.shape, config.dtype).floats));
+}
+
 class CpuKernel final : public Kernel {
  public:
   explicit CpuKernel(const KernelConfig& config)
@@ -32,8 +53,9 @@ class CpuKernel final : public Kernel {
         target_(target_named(config.isa)),
         scaling_(scaling_of(config.softmax_scale)),
         layout_(config.shape, config.q_rows),
-        state_(allocate_zeroed(cpu_workspace_bytes(config), config.threads)),
-        scratch_(reinterpret_cast<float*>(state_.data.get() + layout_.bytes)) {}
+        rows_layout_(config.shape, config.q_rows),
+        scratch_layout_(config.shape, config.dtype),
+        arena_(allocate_zeroed(arena_bytes(config, Pass::forward), config.threads)) {}
 
   std::string name() const override { return std::string("cpu/") + target_.name; }
 
@@ -41,7 +63,25 @@ class CpuKernel final : public Kernel {
     return cpu_block_bytes(config_.shape, config_.dtype, k_rows);
   }
 
-  std::size_t workspace_bytes() const override { return state_.size; }
+  std::size_t gradient_bytes(index_t k_rows) const override {
+    return cpu_gradient_bytes(config_.shape, k_rows);
+  }
+
+  std::size_t workspace_bytes() const override { return arena_.size; }
+
+  // Both passes work in one arena: their rows are never needed at the same time.
+  void reserve(Pass pass) override {
+    if (pass == Pass::forward || room_ == Pass::backward) return;
+    const std::size_t bytes = arena_bytes(config_, pass);
+    arena_ = {};
+    try {
+      arena_ = allocate_zeroed(bytes, config_.threads);
+    } catch (const OutOfMemory&) {
+      arena_ = allocate_zeroed(arena_bytes(config_, Pass::forward), config_.threads);
+      throw;
+    }
+    room_ = pass;
+  }
 
   Buffer allocate(std::size_t bytes) const override { return allocate_zeroed(bytes, config_.threads); }
 
@@ -49,7 +89,7 @@ class CpuKernel final : public Kernel {
     const HeadShape& shape = config_.shape;
     check_tensor("q", q, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
     check_rotation(rotation, shape.head_dim);
-    pack_queries(target_, q, rotation, scaling_.factor, layout_, state_.data.get(), config_.threads);
+    pack_queries(target_, q, rotation, scaling_.factor, layout_, arena_.data.get(), config_.threads);
   }
 
   void load_block(const ConstTensorView& k, const ConstTensorView& v, const Rotation& rotation,
@@ -74,11 +114,11 @@ class CpuKernel final : public Kernel {
                   .threads = config_.threads,
                   .slope = scaling_.slope,
                   .state_layout = layout_,
-                  .state = state_.data.get(),
+                  .state = arena_.data.get(),
                   .block_layout = block_layout,
                   .block = block.data(),
                   .k_rows = k_rows,
-                  .scratch = scratch_,
+                  .scratch = reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
                   .schedule = schedule},
                  poll);
   }
@@ -88,7 +128,73 @@ class CpuKernel final : public Kernel {
     check_tensor("out", as_const(out), out.dtype,
                  {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
     check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
-    unpack_output(target_, layout_, state_.data.get(), scaling_.slope, out, lse, config_.threads);
+    unpack_output(target_, layout_, arena_.data.get(), scaling_.slope, out, lse, config_.threads);
+  }
+
+  void load_rows(const ConstTensorView& q, const Rotation& rotation, const ConstTensorView& dout,
+                 const ConstTensorView& out, const ConstLseView& lse, const Poll& poll) override {
+    const HeadShape& shape = config_.shape;
+    check_reserved(room_ == Pass::backward, "load_rows");
+    check_tensor("q", q, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
+    check_tensor("dout", dout, config_.dtype,
+                 {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
+    check_tensor("out", out, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
+    check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
+    check_rotation(rotation, shape.head_dim);
+    pack_rows(target_, {.q = q, .dout = dout, .out = out, .lse = lse}, rotation, scaling_.factor,
+              rows_layout_, arena_.data.get(), config_.threads, poll);
+    next_span_ = 0;
+  }
+
+  void attend_backward(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                       const GradientBlock& gradients, const Poll& poll) override {
+    check_reserved(room_ == Pass::backward, "attend_backward");
+    check_block(block, block_bytes(k_rows), alignof(float));
+    check_gradients(gradients.bytes, gradient_bytes(k_rows), alignof(float));
+    const Schedule schedule(tiles, config_.q_rows, k_rows);
+    const BlockLayout block_layout(config_.shape, config_.dtype, k_rows);
+    const GradientLayout gradient_layout(config_.shape, k_rows);
+    attend_block_backward({.target = target_,
+                           .shape = config_.shape,
+                           .dtype = config_.dtype,
+                           .threads = config_.threads,
+                           .slope = scaling_.slope,
+                           .q_rows = config_.q_rows,
+                           .rows_layout = rows_layout_,
+                           .rows = arena_.data.get(),
+                           .block_layout = block_layout,
+                           .block = block.data(),
+                           .k_rows = k_rows,
+                           .gradient_layout = gradient_layout,
+                           .gradients = gradients,
+                           .scratch_layout = scratch_layout_,
+                           .scratch = reinterpret_cast<float*>(arena_.data.get() + rows_layout_.bytes),
+                           .schedule = schedule,
+                           .first_span = next_span_},
+                          poll);
+    next_span_ += backward_spans(k_rows);
+  }
+
+  void finish_rows(const TensorView& dq, const Rotation& rotation) override {
+    const HeadShape& shape = config_.shape;
+    check_reserved(room_ == Pass::backward, "finish_rows");
+    check_tensor("dq", as_const(dq), dq.dtype,
+                 {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
+    check_rotation(rotation, shape.head_dim);
+    unpack_rows(target_, rows_layout_, arena_.data.get(), dq, config_.softmax_scale, rotation,
+                config_.threads);
+  }
+
+  void finish_gradients(std::span<const std::byte> gradients, const TensorView& dk, const TensorView& dv,
+                        const Rotation& rotation) const override {
+    const HeadShape& shape = config_.shape;
+    const index_t rows = dk.rows();
+    check_tensor("dk", as_const(dk), dk.dtype, {shape.batch, rows, shape.num_heads_kv, shape.head_dim});
+    check_tensor("dv", as_const(dv), dv.dtype, {shape.batch, rows, shape.num_heads_kv, shape.head_dim_v});
+    check_rotation(rotation, shape.head_dim);
+    check_gradients(gradients, gradient_bytes(rows), alignof(float));
+    unpack_gradients(target_, GradientLayout(shape, rows), gradients.data(), dk, dv,
+                     rest_of_scale(config_.softmax_scale, scaling_), rotation, config_.threads);
   }
 
  private:
@@ -96,8 +202,11 @@ class CpuKernel final : public Kernel {
   const Target& target_;
   Scaling scaling_;
   StateLayout layout_;
-  Buffer state_;  // groups, then scratch
-  float* scratch_;
+  RowsLayout rows_layout_;
+  ScratchLayout scratch_layout_;
+  Buffer arena_;  // groups of the pass at hand, then its scratch
+  Pass room_ = Pass::forward;
+  index_t next_span_ = 0;
 };
 
 }  // namespace
@@ -113,12 +222,15 @@ std::size_t cpu_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows)
   return BlockLayout(shape, dtype, k_rows).bytes;
 }
 
-std::size_t cpu_workspace_bytes(const KernelConfig& config) {
+std::size_t cpu_gradient_bytes(const HeadShape& shape, index_t k_rows) {
+  check_shape(shape);
+  check_not_negative("k_rows", k_rows);
+  return GradientLayout(shape, k_rows).bytes;
+}
+
+std::size_t cpu_workspace_bytes(const KernelConfig& config, Pass pass) {
   check_config(config);
-  const auto state = static_cast<index_t>(StateLayout(config.shape, config.q_rows).bytes);
-  const index_t scratch = checked_product(
-      {index_t{config.threads}, scratch_floats(config.shape, config.dtype), index_t{sizeof(float)}});
-  return static_cast<std::size_t>(checked_sum(state, scratch));
+  return arena_bytes(config, pass);
 }
 
 std::vector<std::string> cpu_isas() {

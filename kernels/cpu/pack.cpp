@@ -7,59 +7,10 @@
 #include <numbers>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/stage.h"
 
 namespace ringattn::cpu {
 namespace {
-
-const std::byte* at(const ConstTensorView& t, index_t batch, index_t row, index_t head) {
-  return static_cast<const std::byte*>(t.data) +
-         t.offset(batch, row, head) * static_cast<index_t>(size_of(t.dtype));
-}
-std::byte* at(const TensorView& t, index_t batch, index_t row, index_t head) {
-  return static_cast<std::byte*>(t.data) +
-         t.offset(batch, row, head) * static_cast<index_t>(size_of(t.dtype));
-}
-
-// Eight rows of one head in fp32 on their way from or to the caller's memory; rows past the end are zero.
-// Reading goes through here so that nothing past the last element of a row is touched.
-class Stage {
- public:
-  Stage(const Target& target, const Rotation& rotation) : target_(target), rotation_(rotation) {}
-
-  // Angles of rows [first, first + 8), as far as they exist: formed once, used for every head.
-  void turn_to(index_t first, index_t rows) {
-    first_ = first;
-    valid_ = static_cast<int>(std::clamp<index_t>(rows - first, 0, kPanel));
-    const auto pairs = static_cast<std::size_t>(rotation_.dim / 2);
-    for (int r = 0; r < valid_ && pairs > 0; ++r)
-      rotation_.angles(first_ + r, std::span(cos_[r]).first(pairs), std::span(sin_[r]).first(pairs));
-  }
-
-  void load(const ConstTensorView& tensor, index_t batch, index_t head, double factor) {
-    const index_t n = tensor.dim();
-    for (int r = 0; r < kPanel; ++r) {
-      float* row = rows_ + r * kStageStride;
-      if (r >= valid_) {
-        std::fill_n(row, n, 0.0f);
-        continue;
-      }
-      // A power of two may come before the rotation: it changes exponents only.
-      target_.widen(at(tensor, batch, first_ + r, head), tensor.dtype, n, factor, row);
-      if (rotation_.dim > 0) target_.rotate(row, cos_[r], sin_[r], rotation_.dim, rotation_.interleaved);
-    }
-  }
-
-  float* rows() { return rows_; }
-  int valid() const { return valid_; }
-
- private:
-  const Target& target_;
-  const Rotation& rotation_;
-  index_t first_ = 0;
-  int valid_ = 0;
-  alignas(64) float rows_[kPanel * kStageStride];
-  alignas(64) float cos_[kPanel][kMaxDim / 2], sin_[kPanel][kMaxDim / 2];
-};
 
 void reset(const StateLayout& layout, const GroupView& group) {
   std::fill_n(group.o, layout.o_floats, 0.0f);
@@ -82,7 +33,7 @@ void pack_values(const ConstTensorView& v, index_t batch, index_t head, index_t 
       for (index_t c = 0; c < whole + (rest > 0); ++c, to += panel_bytes) std::memset(to, 0, chunk);
       continue;
     }
-    const std::byte* from = at(v, batch, first + j, head);
+    const std::byte* from = element_at(v, batch, first + j, head);
     for (index_t c = 0; c < whole; ++c, to += panel_bytes, from += chunk) std::memcpy(to, from, chunk);
     if (rest > 0) {
       const std::size_t used = static_cast<std::size_t>(rest) * element;
@@ -153,13 +104,13 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
       const index_t row = group * kGroup + lane;
       for (index_t head = 0; head < out.heads(); ++head) {
         const GroupView view = group_view(layout, state, batch, head, group);
-        target.columns_to_rows(view.o + lane, kGroup, out.dim(), rows);
+        target.columns_to_rows(view.o + lane, kGroup, out.dim(), rows, kStageStride);
         for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
           float* values = rows + r * kStageStride;
           const float sum = view.rows->sum[lane + r];
           // A row that saw nothing: o is 0 and stays it.
           target.normalize(values, out.dim(), sum == 0.0f ? 1.0f : sum, out.dtype,
-                           at(out, batch, row + r, head));
+                           element_at(out, batch, row + r, head));
           if (!lse.data) continue;
           lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =
               log_sum_exp(*view.rows, lane + r, slope);

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "kernels/cpu/backward_layout.h"
 #include "kernels/cpu/packed.h"
 
 namespace ringattn::cpu {
@@ -21,6 +22,24 @@ struct GroupStep {
   bool v_finite = true;  // false: V of this block holds NaN or infinity, which hidden keys must not spread
 };
 
+// Backward of one group against the keys that one piece shows it among those of a task. Keys are counted from
+// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`.
+struct GradientStep {
+  const float *q = nullptr, *dout = nullptr;            // [head_dim][48], [dim_v][48]
+  const float *q_rows = nullptr, *dout_rows = nullptr;  // the same, [48][k_stride] and [48][v_stride]
+  const RowsState* rows = nullptr;
+  const float* k = nullptr;            // [keys / 8][head_dim][8]
+  const float* v = nullptr;            // [keys / 8][dim_v rounded up to 8][8]
+  const float* k_columns = nullptr;    // [head_dim / 8][keys][8]
+  float *p = nullptr, *ds = nullptr;   // [keys][48], what of them the piece shows
+  float *dk = nullptr, *dv = nullptr;  // [keys][k_stride], [keys][v_stride]
+  float* dq = nullptr;                 // [head_dim rounded up to 8][48]
+  int head_dim = 0, dim_v = 0, k_stride = 0, v_stride = 0, keys = 0;
+  float slope = 1;
+  int key_begin = 0, key_end = 0, lane_begin = 0, lane_end = 0, lo = 0, hi = 0;
+  bool k_finite = true;  // false: K holds NaN or infinity, which hidden keys must not spread
+};
+
 // Distance in floats of the 8 staged rows; not a power of two, so that they do not compete for a cache set.
 inline constexpr int kStageStride = kMaxDim + 16;
 
@@ -32,15 +51,25 @@ struct Target {
   void (*fold)(const GroupView& part, const GroupView& whole, int dim_v, float slope);
   bool (*all_finite)(const float* x, index_t n);
 
+  // backward, in this order
+  void (*probabilities)(const GradientStep&);           // p and ds
+  void (*key_gradients)(const GradientStep&);           // adds to dk and dv
+  void (*query_gradients)(const GradientStep&);         // adds to dq
+  void (*move_sum)(float* from, float* to, index_t n);  // to += from, from = 0
+  double (*dot)(const float* a, const float* b, index_t n);
+
   // rows between the caller's tensors and the packed layouts
   void (*widen)(const void* from, DType dtype, index_t n, double factor, float* to);  // one rounding at most
   void (*narrow)(const float* from, DType dtype, index_t n, void* to);                // to nearest even
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
   void (*normalize)(float* row, index_t n, float divisor, DType dtype,
                     void* to);  // divide, narrow; row is lost
-  // to[c * to_stride + r] = rows[r * kStageStride + c] for 8 rows r and n columns c; and back.
+  // to[c * to_stride + r] = rows[r * kStageStride + c] for 8 rows r and n columns c.
   void (*rows_to_columns)(const float* rows, index_t n, float* to, index_t to_stride);
-  void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows);
+  // And back: rows[r * row_stride + c] = from[c * from_stride + r].
+  void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows, index_t row_stride);
+  // Transposes `count` dense 8 x 8 blocks, which start from_step and to_step floats apart.
+  void (*transpose_blocks)(const float* from, index_t from_step, index_t count, float* to, index_t to_step);
 
   // measurement and checks
   float (*fma_chains)(index_t iterations, float seed);              // returns the sum of its accumulators

@@ -16,6 +16,9 @@
 #include "kernels/cpu/simd/attend-inl.h"
 #include "kernels/cpu/simd/checks-inl.h"
 #include "kernels/cpu/simd/fold-inl.h"
+#include "kernels/cpu/simd/key_gradients-inl.h"
+#include "kernels/cpu/simd/probabilities-inl.h"
+#include "kernels/cpu/simd/query_gradients-inl.h"
 #include "kernels/cpu/simd/rows-inl.h"
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
@@ -31,12 +34,18 @@ const Target& ThisTarget() {
       .attend = Attend,
       .fold = Fold,
       .all_finite = AllFinite,
+      .probabilities = Probabilities,
+      .key_gradients = KeyGradients,
+      .query_gradients = QueryGradients,
+      .move_sum = MoveSum,
+      .dot = Dot,
       .widen = Widen,
       .narrow = Narrow,
       .rotate = Rotate,
       .normalize = Normalize,
       .rows_to_columns = RowsToColumns,
       .columns_to_rows = ColumnsToRows,
+      .transpose_blocks = TransposeBlocks,
       .fma_chains = FmaChains,
       .fma_flops = kFmaFlops,
       .exp2 = Exp2Array,

@@ -3,39 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
-#include "src/error.h"
+#include "kernels/reference/dense.h"
 
 namespace ringattn {
 namespace {
 
 constexpr double kNegInf = -std::numeric_limits<double>::infinity();
-
-// A dense [batch, rows, heads, dim] array.
-struct Array {
-  std::span<const double> data;
-  index_t rows, heads, dim;
-  std::span<const double> row(index_t batch, index_t i, index_t head) const {
-    const index_t first = ((batch * rows + i) * heads + head) * dim;
-    return data.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(dim));
-  }
-};
-
-Array array(const char* name, std::span<const double> data, index_t batch, index_t rows, index_t heads,
-            index_t dim) {
-  const index_t size = batch * rows * heads * dim;
-  if (data.size() != static_cast<std::size_t>(size))
-    throw UsageError(std::string(name) + " has " + std::to_string(data.size()) + " elements, " +
-                     std::to_string(size) + " are needed");
-  return {data, rows, heads, dim};
-}
-
-double dot(std::span<const double> a, std::span<const double> b) {
-  double sum = 0;
-  for (std::size_t e = 0; e < a.size(); ++e) sum += a[e] * b[e];
-  return sum;
-}
 
 // exp(score - maximum) where -inf - -inf means 0.
 double weight(double score, double maximum) { return score == kNegInf ? 0.0 : std::exp(score - maximum); }
@@ -47,9 +21,9 @@ ReferenceResult reference_attention(const HeadShape& shape, index_t seqlen_q, in
                                     const std::function<bool(index_t i, index_t j)>& visible,
                                     std::span<const double> q, std::span<const double> k,
                                     std::span<const double> v) {
-  const Array queries = array("q", q, shape.batch, seqlen_q, shape.num_heads, shape.head_dim);
-  const Array keys = array("k", k, shape.batch, seqlen_k, shape.num_heads_kv, shape.head_dim);
-  const Array values = array("v", v, shape.batch, seqlen_k, shape.num_heads_kv, shape.head_dim_v);
+  const auto queries = dense_array("q", q, shape.batch, seqlen_q, shape.num_heads, shape.head_dim);
+  const auto keys = dense_array("k", k, shape.batch, seqlen_k, shape.num_heads_kv, shape.head_dim);
+  const auto values = dense_array("v", v, shape.batch, seqlen_k, shape.num_heads_kv, shape.head_dim_v);
   ReferenceResult result;
   result.out.resize(static_cast<std::size_t>(shape.batch * seqlen_q * shape.num_heads * shape.head_dim_v));
   result.lse.resize(static_cast<std::size_t>(shape.batch * shape.num_heads * seqlen_q));

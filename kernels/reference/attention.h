@@ -31,6 +31,24 @@ ReferenceResult reference_attention(const HeadShape& shape, index_t seqlen_q, in
                                     std::span<const double> q, std::span<const double> k,
                                     std::span<const double> v);
 
+struct ReferenceGradients {
+  std::vector<double> dq, dk, dv;  // shapes of q, k and v
+};
+
+// Gradients of sum(dout * out) with respect to q, k and v, from the definition, with a softmax of its own:
+//   p_ij = exp(s_ij - m_i) / sum_j exp(s_ij - m_i),   dp_ij = dout_i v_j,
+//   ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij),
+//   dq_i = softmax_scale * sum_j ds_ij k_j,  dk_j = softmax_scale * sum_i ds_ij q_i,  dv_j = sum_i p_ij
+//   dout_i,
+// dk and dv summed over the query heads that read a KV head. dout [batch, seqlen_q, num_heads, head_dim_v];
+// the rest, cost and errors as reference_attention. NaN follows IEEE: it reaches all that the row's sums
+// reach. A row that sees nothing, or only scores of -inf, has dq 0 and adds nothing.
+ReferenceGradients reference_gradients(const HeadShape& shape, index_t seqlen_q, index_t seqlen_k,
+                                       double softmax_scale,
+                                       const std::function<bool(index_t i, index_t j)>& visible,
+                                       std::span<const double> q, std::span<const double> k,
+                                       std::span<const double> v, std::span<const double> dout);
+
 struct ReferenceRow {
   std::vector<double> out;  // [head_dim_v]
   double lse = 0;

@@ -28,10 +28,47 @@ struct Pair {
   }
 };
 
+// Both ends are driven by one thread, so neither may be waited for alone.
+void finish(Shift& a, Shift& b) {
+  const Deadline limit = in(5000);
+  for (bool done = false; !done && Clock::now() < limit;) {
+    const bool a_done = a.test(), b_done = b.test();
+    done = a_done && b_done;
+  }
+  ASSERT_TRUE(a.test() && b.test());
+}
+
 int bits_that_differ(std::span<const std::byte> a, std::span<const std::byte> b) {
   int bits = 0;
   for (std::size_t i = 0; i < a.size(); ++i) bits += std::popcount(std::to_integer<unsigned>(a[i] ^ b[i]));
   return bits;
+}
+
+TEST(Faulty, AFaultOfOneChannelLeavesTheOtherAlone) {
+  Pair pair({{.kind = Kind::corrupt, .hop = 2, .channel = 1}});
+  const auto block = pattern(1000, 0, 0), back = pattern(1000, 1, 0);
+  auto got = poisoned(1000), mine = poisoned(1000);
+  for (const int channel : {0, 1}) {
+    const Route route{.distance = -1, .channel = channel};
+    const auto bad = pair.faulty->shift(2, block, mine, route);
+    const auto good = pair.sound->shift(2, back, got, route);
+    finish(*bad, *good);
+    EXPECT_EQ(bits_that_differ(got, block), channel);
+    EXPECT_EQ(bad->arrived(), 1000u);
+  }
+}
+
+TEST(Faulty, ALateShiftKeepsItsRouteAndHasNothingBefore) {
+  Pair pair({{.kind = Kind::delay, .hop = 0, .channel = 1, .delay = milliseconds(30)}});
+  const auto block = pattern(1000, 0, 0), back = pattern(1000, 1, 0);
+  auto got = poisoned(1000), mine = poisoned(1000);
+  const Route route{.distance = 3, .channel = 1};
+  const auto late = pair.faulty->shift(0, block, mine, route);
+  EXPECT_FALSE(late->test());
+  EXPECT_EQ(late->arrived(), 0u);
+  const auto other = pair.sound->shift(0, back, got, route);
+  finish(*late, *other);
+  EXPECT_TRUE(got == block && mine == back);
 }
 
 TEST(Faulty, NamesWhatIsBelow) {

@@ -8,6 +8,7 @@
 #include "comm/throttled.h"
 #include "tests/comm/pattern.h"
 #include "tests/comm/ring_checks.h"
+#include "tests/comm/route_checks.h"
 
 namespace ringattn::test {
 namespace {
@@ -31,6 +32,10 @@ void check_everything(Communicator& comm) {
   check_all_gather(comm);
   check_sent_count(comm);
   check_one_shift_at_a_time(comm);
+  check_distances(comm);
+  check_channels(comm);
+  check_arrivals(comm);
+  check_refusals(comm);
 }
 
 TEST(Mpi, KnowsItsRanks) {

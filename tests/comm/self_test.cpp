@@ -2,6 +2,7 @@
 
 #include "tests/comm/pattern.h"
 #include "tests/comm/ring_checks.h"
+#include "tests/comm/route_checks.h"
 
 namespace ringattn::test {
 namespace {
@@ -22,6 +23,10 @@ TEST(Self, DoesWhatEveryCommunicatorDoes) {
   check_all_gather(*comm);
   check_sent_count(*comm);
   check_one_shift_at_a_time(*comm);
+  check_distances(*comm);
+  check_channels(*comm);
+  check_arrivals(*comm);
+  check_refusals(*comm);
 }
 
 TEST(Self, CountsWhatIsShifted) {

@@ -5,6 +5,7 @@
 #include "comm/last_words.h"
 #include "tests/comm/pattern.h"
 #include "tests/comm/ring_checks.h"
+#include "tests/comm/route_checks.h"
 
 namespace ringattn::test {
 namespace {
@@ -36,6 +37,10 @@ TEST_P(ThreadRing, ManyShiftsInARow) {
 TEST_P(ThreadRing, GathersBlobsOfDifferentSizes) { on_every_rank(check_all_gather); }
 TEST_P(ThreadRing, CountsBytesAndBlocks) { on_every_rank(check_sent_count); }
 TEST_P(ThreadRing, OneShiftAtATime) { on_every_rank(check_one_shift_at_a_time); }
+TEST_P(ThreadRing, RoutesOfEveryDistance) { on_every_rank(check_distances); }
+TEST_P(ThreadRing, ChannelsRunSideBySideAndDoNotCross) { on_every_rank(check_channels); }
+TEST_P(ThreadRing, ArrivedBytesMayBeReadBeforeTheRest) { on_every_rank(check_arrivals); }
+TEST_P(ThreadRing, RefusesWrongAndBusyChannels) { on_every_rank(check_refusals); }
 
 // The sender's block may be overwritten as soon as its wait() returns, however late the receiver looks.
 TEST_P(ThreadRing, WaitReturnsOnlyWhenTheReceiverHasTheBytes) {

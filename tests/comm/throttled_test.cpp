@@ -9,6 +9,7 @@
 #include "comm/threads.h"
 #include "tests/comm/pattern.h"
 #include "tests/comm/ring_checks.h"
+#include "tests/comm/route_checks.h"
 
 namespace ringattn::test {
 namespace {
@@ -31,7 +32,51 @@ TEST(Throttled, BringsTheSameBytes) {
     check_full_turn(*comm);
     check_all_gather(*comm);
     check_sent_count(*comm);
+    check_distances(*comm);
+    check_channels(*comm);
+    check_arrivals(*comm);
   });
+}
+
+// Two shifts of 400,000 bytes at 10 MB/s share the link: 40 ms and 80 ms, the second one bringing nothing
+// before the first is through.
+TEST(Throttled, ShiftsSideBySideFollowEachOther) {
+  const auto comm = make_throttled(make_self_communicator(), {.gigabits_per_second = kTenMegabytesPerSecond});
+  const auto block = pattern(400'000, 0, 0);
+  auto one = poisoned(400'000), two = poisoned(400'000);
+  const Deadline start = Clock::now();
+  const auto first = comm->shift(0, block, one);
+  const auto second = comm->shift(0, block, two, {.channel = 1});
+  while (!first->test()) {
+    second->test();
+    const std::size_t arrived = second->arrived();
+    const auto passed = Clock::now() - start;
+    if (passed < milliseconds(40)) {
+      EXPECT_EQ(arrived, 0u);
+    }
+    std::this_thread::yield();
+  }
+  second->wait(soon());
+  EXPECT_GE(Clock::now() - start, milliseconds(80));
+}
+
+// What may be read is what the link has carried: 10,000 bytes a millisecond, after 10 ms of latency.
+TEST(Throttled, BytesArriveInProportionToTime) {
+  const auto comm = make_throttled(make_self_communicator(),
+                                   {.gigabits_per_second = kTenMegabytesPerSecond, .latency_us = 10'000});
+  const auto block = pattern(400'000, 0, 0);
+  auto got = poisoned(400'000);
+  const Deadline start = Clock::now();
+  const auto shift = comm->shift(0, block, got);
+  bool some = false;
+  while (!shift->test()) {
+    const std::size_t arrived = shift->arrived();
+    const double most = std::chrono::duration<double, std::milli>(Clock::now() - start).count() - 10;
+    EXPECT_LE(static_cast<double>(arrived), std::max(0.0, most) * 10'000 + 1);
+    some = some || (arrived > 0 && arrived < block.size());
+  }
+  EXPECT_TRUE(some);
+  EXPECT_EQ(shift->arrived(), block.size());
 }
 
 // 400,000 bytes at 10 MB/s: 40 ms, and 10 ms of latency. Not before, whether asked or waited for.

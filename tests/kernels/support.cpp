@@ -21,15 +21,14 @@ std::size_t product(const std::array<index_t, 4>& s) {
   return static_cast<std::size_t>(s[0] * s[1] * s[2] * s[3]);
 }
 
-// `x` rounded to the dtype.
+}  // namespace
+
 double rounded(double x, DType dtype) {
   const auto f = static_cast<float>(x);
   if (dtype == DType::bf16) return f32_from_bf16(bf16_from_f32(f));
   if (dtype == DType::f16) return f32_from_f16(f16_from_f32(f));
   return f;
 }
-
-}  // namespace
 
 Tensor::Tensor(DType type, std::array<index_t, 4> s)
     : dtype(type), shape(s), bytes(product(s) * size_of(type)) {}
@@ -212,27 +211,30 @@ Result run_cpu(const Problem& problem, const Inputs& inputs, const std::string& 
   return run(*kernel, problem, inputs, blocks);
 }
 
-namespace {
-
-// What the oracle sees: turned in double where the problem turns.
-std::vector<double> turned(const Tensor& t, const Rotation& rotation) {
-  std::vector<double> x = t.doubles();
+void turn(std::vector<double>& x, const Tensor& like, const Rotation& rotation, double direction) {
   const auto pairs = static_cast<std::size_t>(rotation.dim / 2);
   std::vector<float> cos(pairs), sin(pairs);
-  for (index_t b = 0; b < t.shape[0] && pairs > 0; ++b)
-    for (index_t i = 0; i < t.shape[1]; ++i) {
+  for (index_t b = 0; b < like.shape[0] && pairs > 0; ++b)
+    for (index_t i = 0; i < like.shape[1]; ++i) {
       rotation.angles(i, cos, sin);
-      for (index_t h = 0; h < t.shape[2]; ++h)
+      for (index_t h = 0; h < like.shape[2]; ++h)
         for (std::size_t p = 0; p < pairs; ++p) {
-          double& x1 = x[t.index(b, i, h, 0) + (rotation.interleaved ? 2 * p : p)];
-          double& x2 = x[t.index(b, i, h, 0) + (rotation.interleaved ? 2 * p + 1 : p + pairs)];
-          const double a = x1, c = x2;
-          x1 = a * double{cos[p]} - c * double{sin[p]};
-          x2 = a * double{sin[p]} + c * double{cos[p]};
+          double& x1 = x[like.index(b, i, h, 0) + (rotation.interleaved ? 2 * p : p)];
+          double& x2 = x[like.index(b, i, h, 0) + (rotation.interleaved ? 2 * p + 1 : p + pairs)];
+          const double a = x1, b2 = x2, c = cos[p], s = direction * double{sin[p]};
+          x1 = a * c - b2 * s;
+          x2 = a * s + b2 * c;
         }
     }
+}
+
+std::vector<double> turned(const Tensor& t, const Rotation& rotation) {
+  std::vector<double> x = t.doubles();
+  turn(x, t, rotation);
   return x;
 }
+
+namespace {
 
 // Attention as one writes it down, every intermediate result rounded to the dtype, sums in fp32.
 Answer naive(const Problem& problem, const Inputs& inputs) {
@@ -282,6 +284,8 @@ Answer naive(const Problem& problem, const Inputs& inputs) {
   return answer;
 }
 
+}  // namespace
+
 double largest(const std::vector<double>& x) {
   double m = 0;
   for (const double e : x)
@@ -309,8 +313,6 @@ void expect_close(const char* what, const std::vector<double>& ours, const std::
     }
   }
 }
-
-}  // namespace
 
 Answer oracle(const Problem& problem, const Inputs& inputs) {
   ReferenceResult result = reference_attention(

@@ -99,6 +99,19 @@ Answer oracle(const Problem& problem, const Inputs& inputs);  // reference_atten
 // those of a naive implementation in the same dtype, plus a floor.
 void expect_accurate(const Result& result, const Problem& problem, const Inputs& inputs);
 
+// `x` rounded to the dtype.
+double rounded(double x, DType dtype);
+// Turns dense rows of that shape in double; back if `direction` is -1.
+void turn(std::vector<double>& x, const Tensor& like, const Rotation& rotation, double direction = 1);
+// What the oracle sees of a tensor: turned in double where the problem turns.
+std::vector<double> turned(const Tensor& tensor, const Rotation& rotation);
+// Of the finite numbers; and of the differences between finite numbers.
+double largest(const std::vector<double>& x);
+double largest_error(const std::vector<double>& x, const std::vector<double>& truth);
+// NaN and infinity where the truth has them, elsewhere errors up to `bound`.
+void expect_close(const char* what, const std::vector<double>& ours, const std::vector<double>& truth,
+                  double bound);
+
 // Rotation by angles position(row) / base^(2p / dim), cos and sin in double.
 Rotation test_rotation(index_t dim, bool interleaved, index_t first_position, double base = 10000);
 

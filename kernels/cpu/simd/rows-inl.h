@@ -147,11 +147,39 @@ void RowsToColumns(const float* rows, index_t n, float* to, index_t to_stride) {
     for (int r = 0; r < 8; ++r) to[c * to_stride + r] = rows[r * kStageStride + c];
 }
 
-void ColumnsToRows(const float* from, index_t from_stride, index_t n, float* rows) {
+void ColumnsToRows(const float* from, index_t from_stride, index_t n, float* rows, index_t row_stride) {
   index_t c = 0;
-  for (; c + 8 <= n; c += 8) Transpose8x8(from + c * from_stride, from_stride, rows + c, kStageStride);
+  for (; c + 8 <= n; c += 8) Transpose8x8(from + c * from_stride, from_stride, rows + c, row_stride);
   for (; c < n; ++c)
-    for (int r = 0; r < 8; ++r) rows[r * kStageStride + c] = from[c * from_stride + r];
+    for (int r = 0; r < 8; ++r) rows[r * row_stride + c] = from[c * from_stride + r];
+}
+
+void TransposeBlocks(const float* from, index_t from_step, index_t count, float* to, index_t to_step) {
+  for (index_t i = 0; i < count; ++i) Transpose8x8(from + i * from_step, 8, to + i * to_step, 8);
+}
+
+// In eight partial sums, which the compiler keeps in vectors.
+double Dot(const float* a, const float* b, index_t n) {
+  double part[8] = {};
+  index_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    for (int lane = 0; lane < 8; ++lane) part[lane] += double{a[i + lane]} * double{b[i + lane]};
+  for (; i < n; ++i) part[0] += double{a[i]} * double{b[i]};
+  return ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+}
+
+// Sums are kept in levels, the lower of which is added to the upper one now and then.
+void MoveSum(float* from, float* to, index_t n) {
+  const Floats d;
+  index_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
+    hn::StoreU(hn::Zero(d), d, from + i);
+  }
+  for (; i < n; ++i) {
+    to[i] += from[i];
+    from[i] = 0.0f;
+  }
 }
 
 }  // namespace ringattn::cpu::HWY_NAMESPACE

@@ -62,38 +62,72 @@ HWY_INLINE Vec Exp2Fraction(Vec f) {
   return hn::MulAdd(p, f, hn::Set(d, 1.0f));
 }
 
+#if RINGATTN_AVX512
+// 2^x for x <= 127. Exactly 1 for 0 and 0 for -inf, NaN for NaN. Where the result is below 2^-126 it may be 0
+// or denormal.
+HWY_INLINE Vec Exp2(Vec x) {
+  // vscalefps multiplies by a power of two with any exponent, and vscalefps(NaN, -inf) is +0: so x = -inf,
+  // whose fraction is -inf - -inf = NaN, needs no care.
+  const Vec whole = hn::Round(x);
+  return Vec{_mm512_scalef_ps(Exp2Fraction(hn::Sub(x, whole)).raw, whole.raw)};
+}
+#else
+// `x` or, if that is more, `lowest`; NaN stays NaN.
+HWY_INLINE Vec NotBelow(Vec lowest, Vec x) {
+#if RINGATTN_AVX2
+  return hn::Max(lowest,
+                 x);  // vmaxps returns its second operand if either is NaN; other targets' Max may not
+#else
+  return hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
+#endif
+}
+
+// Adding this leaves round(x) + 127 in the low bits of the mantissa; shifted to the exponent's place they are
+// 2^round(x). For x = -127 that is the bit pattern of 0, so a clamp there makes -inf, and all below -126.5,
+// exactly 0.
+inline constexpr float kMagic = 12582912.0f + 127.0f;  // 1.5 * 2^23 + 127
+HWY_INLINE Vec PowerOf(Vec shifted) {
+  return hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Ints(), shifted)));
+}
+
+// 2^x for x <= 127. Exactly 1 for 0 and 0 for -inf, NaN for NaN. Where the result is below 2^-126 it may be 0
+// or denormal.
+HWY_INLINE Vec Exp2(Vec x) {
+  const Floats d;
+  x = NotBelow(hn::Set(d, -127.0f), x);
+  const Vec shifted = hn::Add(x, hn::Set(d, kMagic));
+  const Vec fraction = hn::Sub(x, hn::Sub(shifted, hn::Set(d, kMagic)));
+  return hn::Mul(Exp2Fraction(fraction), PowerOf(shifted));
+}
+#endif
+
 // The factor `slope` in [1, 2) of Exp2Scaled, and -127 / slope.
 struct Slope {
   float slope, lowest;
 };
 HWY_INLINE Slope MakeSlope(float slope) { return {slope, -127.0f / slope}; }
 
-// 2^(slope * t) for slope * t <= 127. Exactly 1 for 0 and 0 for -inf, NaN for NaN. Where the result is below
-// 2^-126 it may be 0 or denormal.
+// 2^(slope * t) for slope * t <= 127, like Exp2; the product is rounded at most once.
 HWY_INLINE Vec Exp2Scaled(Vec t, Slope factor) {
   const Floats d;
   const Vec slope = hn::Set(d, factor.slope);
 #if RINGATTN_AVX512
-  // vscalefps multiplies by a power of two with any exponent, and vscalefps(NaN, -inf) is +0: so x = -inf,
-  // whose fraction is -inf - -inf = NaN, needs no care.
-  const Vec x = hn::Mul(t, slope);
-  const Vec whole = hn::Round(x);
-  return Vec{_mm512_scalef_ps(Exp2Fraction(hn::Sub(x, whole)).raw, whole.raw)};
+  return Exp2(hn::Mul(t, slope));
 #else
-  // The factor 2^-127 has the bit pattern of 0: the clamp makes -inf, and all below -126.5, exactly 0.
-  const Vec lowest = hn::Set(d, factor.lowest);
-#if RINGATTN_AVX2
-  t = hn::Max(lowest, t);  // vmaxps returns its second operand if either is NaN; other targets' Max may not
-#else
-  t = hn::IfThenElse(hn::Lt(t, lowest), lowest, t);
+  t = NotBelow(hn::Set(d, factor.lowest), t);
+  const Vec shifted = hn::MulAdd(t, slope, hn::Set(d, kMagic));
+  const Vec fraction = hn::MulSub(t, slope, hn::Sub(shifted, hn::Set(d, kMagic)));
+  return hn::Mul(Exp2Fraction(fraction), PowerOf(shifted));
 #endif
-  // Adding 1.5 * 2^23 + 127 leaves round(x) + 127 in the low bits of the mantissa; shifted to the exponent's
-  // place they are 2^round(x).
-  const Vec magic = hn::Set(d, 12582912.0f + 127.0f);
-  const Vec shifted = hn::MulAdd(t, slope, magic);
-  const Vec fraction = hn::MulSub(t, slope, hn::Sub(shifted, magic));
-  const Vec power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(Ints(), shifted)));
-  return hn::Mul(Exp2Fraction(fraction), power);
+}
+
+// `x` or, if that is less, 0; NaN stays NaN.
+HWY_INLINE Vec NotAboveZero(Vec x) {
+  const Vec zero = hn::Zero(Floats());
+#if RINGATTN_AVX512 || RINGATTN_AVX2
+  return hn::Min(zero, x);  // vminps returns its second operand if either is NaN; other targets' Min may not
+#else
+  return hn::IfThenElse(hn::Gt(x, zero), zero, x);
 #endif
 }
 

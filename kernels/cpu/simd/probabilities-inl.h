@@ -1,0 +1,126 @@
+// Backward, first half: probabilities P^T = 2^(slope * K Q^T - lse * log2 e) and dS^T = P^T (V dO^T - delta)
+// of one group against a task's keys, into scratch. Lanes are queries. Pairs that are hidden get 0 by a
+// select, not by arithmetic, so that no NaN of theirs survives.
+#if defined(RINGATTN_CPU_PROBABILITIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGATTN_CPU_PROBABILITIES_INL_H_
+#undef RINGATTN_CPU_PROBABILITIES_INL_H_
+#else
+#define RINGATTN_CPU_PROBABILITIES_INL_H_
+#endif
+
+#include "kernels/cpu/simd/gradient_strip-inl.h"
+#include "kernels/cpu/simd/tile-inl.h"
+#include "kernels/cpu/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+
+template <int kFirst, int kLast>
+HWY_INLINE void ZeroHidden(const GradientStep& step, int lane, int key, Vec (&x)[kRows][kVecs]) {
+  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
+      x[r][v] = hn::IfThenElseZero(ShownLanes(step, lane + v * kLanes, key + r), x[r][v]);
+    }
+  }
+}
+
+template <int kFirst, int kLast>
+HWY_INLINE void StoreTile(const Vec (&x)[kRows][kVecs], float* to) {
+  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
+      hn::Store(x[r][v], Floats(), to + r * kGroup + v * kLanes);
+    }
+  }
+}
+
+// Rows key .. key + kRows - 1 of P.
+struct Probability {
+  template <int kFirst, int kLast, bool kPrefetch>
+  static HWY_INLINE void Tile(const GradientStep& step, int lane, int key, bool hide) {
+    const Floats d;
+    const float* panel = step.k + key / kPanel * kPanel * step.head_dim + key % kPanel;
+    const float* const hi_of = step.rows->hi + lane;
+    const float* const lo_of = step.rows->lo + lane;
+    float* const to = step.p + key * kGroup + lane;
+    const Vec slope = hn::Set(d, step.slope);
+    Vec s[kRows][kVecs];
+    ZeroTile(s);
+    MultiplyPanel<kFirst, kLast, kPrefetch>(panel, step.q + lane, step.head_dim, kPanel * step.head_dim, s);
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
+      const Vec hi = hn::Load(d, hi_of + v * kLanes), lo = hn::Load(d, lo_of + v * kLanes);
+      RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+        // Rounding may lift a score above its row's lse by a little, an lse that is not the row's by a lot.
+        s[r][v] = Exp2(NotAboveZero(hn::Sub(hn::MulSub(s[r][v], slope, hi), lo)));
+      }
+    }
+    if (HWY_UNLIKELY(hide)) ZeroHidden<kFirst, kLast>(step, lane, key, s);
+    StoreTile<kFirst, kLast>(s, to);
+  }
+};
+
+// Rows of dS from those of P.
+struct ScoreGradient {
+  template <int kFirst, int kLast, bool kPrefetch>
+  static HWY_INLINE void Tile(const GradientStep& step, int lane, int key, bool hide) {
+    const Floats d;
+    const int panel_floats = kPanel * ((step.dim_v + kPanel - 1) / kPanel * kPanel);
+    const float* panel = step.v + key / kPanel * panel_floats + key % kPanel;
+    const float* const delta_of = step.rows->delta + lane;
+    const float* const p = step.p + key * kGroup + lane;
+    float* const to = step.ds + key * kGroup + lane;
+    Vec dp[kRows][kVecs];
+    ZeroTile(dp);
+    MultiplyPanel<kFirst, kLast, kPrefetch>(panel, step.dout + lane, step.dim_v, panel_floats, dp);
+    RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
+      const Vec delta = hn::Load(d, delta_of + v * kLanes);
+      RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+        dp[r][v] = hn::Mul(hn::Load(d, p + r * kGroup + v * kLanes), hn::Sub(dp[r][v], delta));
+      }
+    }
+    if (HWY_UNLIKELY(hide)) ZeroHidden<kFirst, kLast>(step, lane, key, dp);
+    StoreTile<kFirst, kLast>(dp, to);
+  }
+};
+
+// A tile of a strip that is not whole.
+template <class Kind>
+HWY_NOINLINE void GradientEdgeTile(const GradientStep& step, int lane, int key) {
+  const Vectors vectors = VectorsThatSee(step, lane, key);
+  const bool hide =
+      !AllShown(step, key, key + kRows, lane + vectors.first * kLanes, lane + vectors.last * kLanes);
+  WithVectors(vectors, [&](auto first, auto last) {
+    Kind::template Tile<decltype(first)::value, decltype(last)::value, false>(step, lane, key, hide);
+  });
+}
+
+template <class Kind>
+HWY_INLINE void GradientTiles(const GradientStep& step, const KeyRange (&strips)[kStrips]) {
+  for (int key = step.key_begin / kPanel * kPanel; key < step.key_end; key += kPanel) {
+    RINGATTN_UNROLL for (int s = 0; s < kStrips; ++s) {
+      RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
+        const KeyRange& strip = strips[s];
+        const int row = key + half;
+        if (row < strip.first || row >= strip.last) continue;
+        if (HWY_UNLIKELY(!strip.whole)) {
+          GradientEdgeTile<Kind>(step, strip.lane, row);
+        } else if (s == 0 && half == 0) {  // one tile a panel fetches the next one
+          Kind::template Tile<0, kVecs, true>(step, strip.lane, row, false);
+        } else {
+          Kind::template Tile<0, kVecs, false>(step, strip.lane, row, false);
+        }
+      }
+    }
+  }
+}
+
+// First all of P, then all of dS: Q and dO of a group do not fit the L1 cache together.
+void Probabilities(const GradientStep& step) {
+  KeyRange strips[kStrips];
+  for (int s = 0; s < kStrips; ++s) strips[s] = KeysOf(step, s * kStrip);
+  GradientTiles<Probability>(step, strips);
+  GradientTiles<ScoreGradient>(step, strips);
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard

@@ -1,0 +1,117 @@
+// Backward: dQ^T += K^T dS^T of one group. Lanes are queries; a tile is kRows columns of K.
+#if defined(RINGATTN_CPU_QUERY_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RINGATTN_CPU_QUERY_GRADIENTS_INL_H_
+#undef RINGATTN_CPU_QUERY_GRADIENTS_INL_H_
+#else
+#define RINGATTN_CPU_QUERY_GRADIENTS_INL_H_
+#endif
+
+#include "kernels/cpu/simd/gradient_strip-inl.h"
+#include "kernels/cpu/simd/tile-inl.h"
+#include "kernels/cpu/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ringattn::cpu::HWY_NAMESPACE {
+
+// Keys [begin, end), in whole tiles, that vectors [first, last) of a strip see something of. Both ends of a
+// band move to higher lanes with the keys, so the vectors at hand change at most 2 * kVecs - 1 times.
+struct KeySegment {
+  int begin, end;
+  Vectors vectors;
+};
+struct KeySegments {
+  KeySegment list[2 * kVecs];
+  int count = 0;
+};
+
+HWY_INLINE KeySegments SegmentsOf(const GradientStep& step, const KeyRange& strip) {
+  KeySegments segments;
+  for (int key = strip.first; key < strip.last; key += kRows) {
+    const Vectors vectors = VectorsThatSee(step, strip.lane, key);
+    if (vectors.first >= vectors.last) continue;
+    KeySegment* last = segments.count > 0 ? &segments.list[segments.count - 1] : nullptr;
+    if (last && last->end == key && last->vectors.first == vectors.first &&
+        last->vectors.last == vectors.last) {
+      last->end = key + kRows;
+    } else {
+      segments.list[segments.count++] = {key, key + kRows, vectors};
+    }
+  }
+  return segments;
+}
+
+// kRows columns of dQ. `panel`: the columns, from the task's first key on.
+HWY_NOINLINE void QueryEdgeTile(const GradientStep& step, const KeyRange& strip, const KeySegments& segments,
+                                const float* panel, float* dq) {
+  Vec acc[kRows][kVecs];
+  ZeroTile(acc);
+  for (int n = 0; n < segments.count; ++n) {
+    const KeySegment& s = segments.list[n];
+    const float* k = panel + s.begin * kPanel;
+    const float* ds = step.ds + s.begin * kGroup + strip.lane;
+    WithVectors(s.vectors, [&](auto first, auto last) {
+      MultiplyPanel<decltype(first)::value, decltype(last)::value, false>(k, ds, s.end - s.begin, 0, acc);
+    });
+  }
+  AddTile(acc, dq);
+}
+
+// The same sums where K is not finite: a hidden key has dS = 0, and 0 * NaN would reach the row. Adds in the
+// same order, so that rows that see no NaN keep their bits.
+HWY_NOINLINE void QueryGradientsOfShown(const GradientStep& step, const KeyRange& strip) {
+  const Floats d;
+  const int begin = Greatest(strip.first, step.key_begin), end = Least(strip.last, step.key_end);
+  for (int c = 0; c < step.head_dim; ++c) {
+    const float* k = step.k_columns + c / kPanel * step.keys * kPanel + c % kPanel;
+    for (int v = 0; v < kVecs; ++v) {
+      const int lane = strip.lane + v * kLanes;
+      Vec acc = hn::Zero(d);
+      for (int j = begin; j < end; ++j) {
+        const Lanes seeing = LanesThatSee(step, j, j + 1, lane, lane + kLanes);
+        if (seeing.begin >= seeing.end) continue;
+        const Vec ds = hn::Load(d, step.ds + j * kGroup + lane);
+        const Vec more = hn::MulAdd(hn::Set(d, k[j * kPanel]), ds, acc);
+        acc = hn::IfThenElse(ShownLanes(step, lane, j), more, acc);
+      }
+      float* dq = step.dq + c * kGroup + lane;
+      hn::Store(hn::Add(hn::Load(d, dq), acc), d, dq);
+    }
+  }
+}
+
+template <bool kPrefetch>
+HWY_INLINE void QueryTile(const GradientStep& step, const KeyRange& strip, const float* panel, float* dq) {
+  Vec acc[kRows][kVecs];
+  ZeroTile(acc);
+  MultiplyPanel<0, kVecs, kPrefetch>(panel + strip.first * kPanel,
+                                     step.ds + strip.first * kGroup + strip.lane, strip.last - strip.first,
+                                     step.keys * kPanel, acc);
+  AddTile(acc, dq);
+}
+
+HWY_INLINE void QueryStrip(const GradientStep& step, const KeyRange& strip) {
+  if (strip.first == strip.last) return;
+  if (!strip.whole && !step.k_finite) return QueryGradientsOfShown(step, strip);
+  const KeySegments segments = strip.whole ? KeySegments{} : SegmentsOf(step, strip);
+  for (int c = 0; c < step.head_dim; c += kPanel) {
+    RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
+      const float* panel = step.k_columns + c * step.keys + half;
+      float* dq = step.dq + (c + half) * kGroup + strip.lane;
+      if (HWY_UNLIKELY(!strip.whole)) {
+        QueryEdgeTile(step, strip, segments, panel, dq);
+      } else if (half == 0) {  // one tile a panel fetches the next one
+        QueryTile<true>(step, strip, panel, dq);
+      } else {
+        QueryTile<false>(step, strip, panel, dq);
+      }
+    }
+  }
+}
+
+void QueryGradients(const GradientStep& step) {
+  for (int s = 0; s < kStrips; ++s) QueryStrip(step, KeysOf(step, s * kStrip));
+}
+
+}  // namespace ringattn::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard

@@ -1,0 +1,45 @@
+#include "kernels/cpu/stage.h"
+
+#include <algorithm>
+
+namespace ringattn::cpu {
+
+void Stage::turn_to(index_t first, index_t rows) {
+  first_ = first;
+  valid_ = static_cast<int>(std::clamp<index_t>(rows - first, 0, kPanel));
+  const auto pairs = static_cast<std::size_t>(rotation_.dim / 2);
+  for (int r = 0; r < valid_ && pairs > 0; ++r) {
+    rotation_.angles(first_ + r, std::span(cos_[r]).first(pairs), std::span(sin_[r]).first(pairs));
+    if (turn_ == Turn::forth) continue;
+    for (std::size_t p = 0; p < pairs; ++p) sin_[r][p] = -sin_[r][p];
+  }
+}
+
+void Stage::turn(int r) {
+  if (rotation_.dim > 0)
+    target_.rotate(rows_ + r * kStageStride, cos_[r], sin_[r], rotation_.dim, rotation_.interleaved);
+}
+
+void Stage::load(const ConstTensorView& tensor, index_t batch, index_t head, double factor) {
+  for (int r = 0; r < kPanel; ++r) {
+    float* row = rows_ + r * kStageStride;
+    if (r >= valid_) {
+      std::fill_n(row, tensor.dim(), 0.0f);
+      continue;
+    }
+    // A power of two may come before the rotation: it changes exponents only.
+    target_.widen(element_at(tensor, batch, first_ + r, head), tensor.dtype, tensor.dim(), factor, row);
+    turn(r);
+  }
+}
+
+void Stage::store(const TensorView& tensor, index_t batch, index_t head, double factor) {
+  for (int r = 0; r < valid_; ++r) {
+    float* row = rows_ + r * kStageStride;
+    target_.widen(row, DType::f32, tensor.dim(), factor, row);
+    turn(r);
+    target_.narrow(row, tensor.dtype, tensor.dim(), element_at(tensor, batch, first_ + r, head));
+  }
+}
+
+}  // namespace ringattn::cpu
