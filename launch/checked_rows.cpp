@@ -99,7 +99,8 @@ std::vector<index_t> checked_heads(const CheckPlan& plan, std::size_t row, index
 
 std::chrono::milliseconds check_patience(double flops, std::chrono::milliseconds patience) {
   constexpr double kSlowest = 1e8, kEvaluations = 2;
-  return patience + std::chrono::milliseconds(static_cast<std::int64_t>(flops * kEvaluations / kSlowest * 1000));
+  return patience +
+         std::chrono::milliseconds(static_cast<std::int64_t>(flops * kEvaluations / kSlowest * 1000));
 }
 
 }  // namespace ringattn::launch

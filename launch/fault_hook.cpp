@@ -145,11 +145,9 @@ TestFaults parse_test_faults(const char* value) {
       const int channel =
           part.expect_transfer(delay ? std::vector<std::string>{"ms"} : std::vector<std::string>{});
       const std::chrono::milliseconds late(delay ? part.values.at("ms") : 0);
-      faults.transfers.push_back({.rank = part.values.at("rank"),
-                                  .fault = {.kind = *kind,
-                                            .hop = part.values.at("hop"),
-                                            .channel = channel,
-                                            .delay = late}});
+      faults.transfers.push_back(
+          {.rank = part.values.at("rank"),
+           .fault = {.kind = *kind, .hop = part.values.at("hop"), .channel = channel, .delay = late}});
     } else if (const auto action = lookup(kActions, part.kind)) {
       const int channel = part.expect_transfer({});
       faults.actions.push_back({.rank = part.values.at("rank"),

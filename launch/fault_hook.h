@@ -2,8 +2,8 @@
 // faults separated by ';', each "kind" or "kind:key=value,key=value". The program prints that it is on.
 //
 //   output-nan, output-inf, output-off, output-zero
-//       The last query row of the output is spoilt before it is checked: one element NaN, Inf or 0.01 off; all
-//       zeros. dq-.., dk-.., dv-..: the same to a gradient, whose last checked row or key it is.
+//       The last query row of the output is spoilt before it is checked: one element NaN, Inf or 0.01 off;
+//       all zeros. dq-.., dk-.., dv-..: the same to a gradient, whose last checked row or key it is.
 //   sleep:rank=R,ms=N
 //       Rank R starts every iteration N milliseconds late.
 //   delay|truncate|corrupt|fail|vanish|die:rank=R,hop=H[,channel=C][,ms=N]

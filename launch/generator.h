@@ -8,7 +8,8 @@
 //   bits  = key(key(key(key(key(key(0, seed), tensor), batch), position), head), element),
 //           tensor: q 0, k 1, v 2, dout 3 (the gradient of the loss with respect to the output)
 //   s     = sum of the four 16-bit parts of bits
-//   value = (s - 131070) / 37837.2... : mean 0, variance 1, |value| < 3.47; rounded to fp32, then to the dtype
+//   value = (s - 131070) / 37837.2... : mean 0, variance 1, |value| < 3.47; rounded to fp32, then to the
+//   dtype
 //
 // The divisor is sqrt((2^32 - 1) / 3), the standard deviation of s. A sum of four uniform numbers is close
 // enough to normal for attention, and needs integers only: the same bits on every machine.

@@ -38,8 +38,8 @@ GradientOutcome check_gradients(Communicator& comm, const Problem& problem, cons
         check_query_gradients(problem, sharding, comm.rank(), what.rows, what.inputs, what.gradients.dq);
   });
   const KeysSeen keys = check_key_gradients(
-      comm, what.keys,
-      {problem, sharding, what.inputs, what.output, what.gradients.dk, what.gradients.dv}, enough);
+      comm, what.keys, {problem, sharding, what.inputs, what.output, what.gradients.dk, what.gradients.dv},
+      enough);
   const std::vector<Seen> all_queries = gather_values(comm, queries, enough);
   const std::vector<KeysSeen> all_keys = gather_values(comm, keys, enough);
 

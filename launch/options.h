@@ -21,8 +21,8 @@ enum class CommunicatorKind : std::uint8_t { automatic, self, threads, mpi };
 enum class Switch : std::uint8_t { automatic, on, off };
 
 struct Files {
-  std::string q, k, v, out, lse;   // lse may be empty
-  std::string dout, dq, dk, dv;    // all empty, or dout and at least one of the others
+  std::string q, k, v, out, lse;  // lse may be empty
+  std::string dout, dq, dk, dv;   // all empty, or dout and at least one of the others
   bool gradients() const { return !dout.empty(); }
 };
 

@@ -41,7 +41,8 @@ QueryGradient exact_query_gradient(const RowInputs& row, std::span<const double>
   });
   double largest = -std::numeric_limits<double>::infinity(), sum = 0, delta = 0;
   for (const double s : score) largest = std::max(largest, s);
-  if (std::isinf(largest) && largest < 0 && std::ranges::none_of(score, [](double s) { return std::isnan(s); }))
+  if (std::isinf(largest) && largest < 0 &&
+      std::ranges::none_of(score, [](double s) { return std::isnan(s); }))
     return result;
   for (double& s : score) {
     s = std::exp(s - largest);
@@ -55,8 +56,8 @@ QueryGradient exact_query_gradient(const RowInputs& row, std::span<const double>
   for_each_key(row, [&](std::size_t n, index_t j) {
     const std::span<const double> k = row.key(j);
     const double ds = row.softmax_scale * score[n] * (dp[n] - delta);
-    const double size = row.softmax_scale * score[n] *
-                        (sum_of_products(dout, row.value(j)).magnitude + std::abs(delta));
+    const double size =
+        row.softmax_scale * score[n] * (sum_of_products(dout, row.value(j)).magnitude + std::abs(delta));
     for (std::size_t e = 0; e < k.size(); ++e) {
       result.dq[e] += ds * k[e];
       squares[e] += size * k[e] * size * k[e];

@@ -20,8 +20,8 @@ struct RankFigures {
   index_t q_rows = 0, k_rows = 0;
   // Medians over its iterations.
   double seconds = 0, forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
-  double fma_peak = 0;                                        // FLOP/s; 0 = not measured
-  std::uint64_t bytes_sent = 0, messages_sent = 0;            // an iteration, as counted by the communicator
+  double fma_peak = 0;                              // FLOP/s; 0 = not measured
+  std::uint64_t bytes_sent = 0, messages_sent = 0;  // an iteration, as counted by the communicator
   std::uint64_t workspace_bytes = 0, peak_rss_bytes = 0;
 };
 
@@ -39,7 +39,7 @@ struct Report {
   std::vector<RankFigures> ranks;
   std::size_t hops = 0;
   Balance balance;
-  Spread seconds;                                // of the slowest rank in each iteration
+  Spread seconds;  // of the slowest rank in each iteration
   // Largest over ranks, median over iterations; forward and backward are 0 if there is none of it.
   double forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
   std::optional<double> comm_seconds;  // the same exchange alone: largest over ranks, median over iterations

@@ -151,8 +151,8 @@ std::string table_of(const Report& report) {
   text << "ringattn " << name_of(report.command) << '\n'
        << "  ranks    " << ranks_line(report) << '\n'
        << "  problem  " << problem_text(*report.problem) << '\n'
-       << "  ring     layout " << name_of(report.layout) << ", direction " << name_of(report.direction) << ", mode " << name_of(report.mode) << "; "
-       << ring_line(report) << '\n'
+       << "  ring     layout " << name_of(report.layout) << ", direction " << name_of(report.direction)
+       << ", mode " << name_of(report.mode) << "; " << ring_line(report) << '\n'
        << "  time     " << time_line(report) << '\n'
        << "  rate     " << rate_line(report) << '\n'
        << "  memory   " << range_text(report, &RankFigures::workspace_bytes, bytes_text)
