@@ -114,7 +114,7 @@ TEST(Bench, WrongNumbersAreExitOneWithIndexAndValues) {
   }
 }
 
-// Every gradient on every number of ranks, through both ways of checking keys.
+// Every gradient on every number of ranks.
 TEST_P(BenchOfTypes, ChecksItsGradients) {
   const auto [dtype, layout] = GetParam();
   const std::string all = "--dtype " + std::string(dtype) + " --layout " + layout;
