@@ -4,10 +4,11 @@
 #include <optional>
 
 #include "kernels/cpu/cpu.h"
-#include "launch/forward_report.h"
 #include "launch/generator.h"
 #include "launch/output.h"
 #include "launch/problem_options.h"
+#include "launch/result_check.h"
+#include "launch/ring_report.h"
 #include "launch/spoil.h"
 #include "launch/steps.h"
 #include "launch/tensors.h"
@@ -25,6 +26,9 @@ void generate(ShardTensors& tensors, std::uint64_t seed, const Problem& problem,
                  tensors.k);
   generate_shard(seed, TensorId::v, k, heads.batch, heads.num_heads_kv, heads.head_dim_v, problem.dtype,
                  tensors.v);
+  if (tensors.dout.empty()) return;
+  generate_shard(seed, TensorId::dout, q, heads.batch, heads.num_heads, heads.head_dim_v, problem.dtype,
+                 tensors.dout);
 }
 
 // The check makes its inputs again from the formula: it does not look at the tensors that the ring was given.
@@ -41,7 +45,8 @@ CheckInputs generated_inputs(std::uint64_t seed, const Problem& problem) {
   const HeadShape heads = problem.heads();
   return {.q = generated(seed, TensorId::q, heads.head_dim, problem.dtype),
           .k = generated(seed, TensorId::k, heads.head_dim, problem.dtype),
-          .v = generated(seed, TensorId::v, heads.head_dim_v, problem.dtype)};
+          .v = generated(seed, TensorId::v, heads.head_dim_v, problem.dtype),
+          .dout = generated(seed, TensorId::dout, heads.head_dim_v, problem.dtype)};
 }
 
 // The steps of one rank, in the order of run().
@@ -58,7 +63,7 @@ class Bench {
     require_shard_memory(session_, problem_, sharding_);
     progress_.show("making tensors");
     shared_step(*session_.comm, options().deadline, [&] {
-      tensors_ = allocate_shard(problem_, sharding_, session_.rank());
+      tensors_ = allocate_shard(problem_, sharding_, session_.rank(), pass_of(options().direction));
       generate(tensors_, options().seed, problem_, sharding_, session_.rank());
     });
     measure_peak();
@@ -100,11 +105,11 @@ class Bench {
                                                 " of " + std::to_string(of));
                                }};
     const Repeats repeats{.warmup = options().warmup, .timed = options().iterations};
-    std::pair<RingFacts, Iterations> result{
-        RingFacts(*ring),
-        time_iterations(*ring, *session_.comm, tensors_, repeats, hooks, options().deadline)};
-    require_planned_traffic(session_, result.first, result.second, mode);
-    return result;
+    Iterations iterations = time_iterations(*ring, *session_.comm, tensors_, options().direction, repeats,
+                                            hooks, options().deadline);
+    RingFacts facts(*ring, options().direction);
+    require_planned_traffic(session_, facts, iterations, mode);
+    return {std::move(facts), std::move(iterations)};
   }
 
   // The same exchange with nothing else going on. It overwrites the output, so it comes after the check.
@@ -124,14 +129,13 @@ class Bench {
       return std::nullopt;
     }
     progress_.show("checking");
-    CheckPlan plan;
+    ResultPlan plan;
     shared_step(*session_.comm, options().deadline, [&] {
-      plan = plan_check(problem_, options().check_rows);
-      if (session_.faults.output)
-        spoil_output(*session_.faults.output, plan, sharding_, session_.rank(), tensors_);
+      plan = plan_result_check(session_, problem_);
+      spoil_result(session_.faults, plan.rows, plan.keys, sharding_, session_.rank(), tensors_);
     });
-    return check_output(*session_.comm, problem_, sharding_, plan, generated_inputs(options().seed, problem_),
-                        {.out = as_const(tensors_.out_view), .lse = tensors_.lse_view}, options().deadline);
+    return check_result(session_, problem_, sharding_, plan, generated_inputs(options().seed, problem_),
+                        tensors_);
   }
 
   Session session_;

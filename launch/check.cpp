@@ -1,14 +1,10 @@
 #include "launch/check.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "kernels/reference/attention.h"
-#include "launch/element.h"
 #include "launch/naive_row.h"
 #include "launch/steps.h"
-#include "launch/units.h"
 
 namespace ringattn::launch {
 namespace {
@@ -16,20 +12,7 @@ namespace {
 // Rows of keys and of values that a rank keeps in float64 while it checks.
 constexpr std::size_t kCacheBytes = std::size_t{64} << 20;
 
-// What one rank saw of one tensor.
-struct Seen {
-  Deviation worst;
-  double naive_error = 0, largest = 0;
-
-  void add(const Deviation& here, double naive) {
-    if (here.error > worst.error) worst = here;
-    if (std::isfinite(here.want)) largest = std::max(largest, std::abs(here.want));
-    // A naive evaluation that overflowed is no yardstick.
-    const double error = difference(naive, here.want);
-    if (std::isfinite(error)) naive_error = std::max(naive_error, error);
-  }
-};
-
+// What one rank saw.
 struct SeenBoth {
   Seen out, lse;
 };
@@ -90,23 +73,15 @@ class RowChecker {
     for (index_t e = 0; e < heads_.head_dim_v; ++e) {
       const auto element = static_cast<std::size_t>(e);
       here.element = e;
-      here.got = out_element(row.batch, local, head, e);
+      here.got = element_of(output_.out, row.batch, local, head, e);
       here.want = exact.out[element];
-      here.error = difference(here.got, here.want);
       seen_.out.add(here, naive.out[element]);
     }
     const LseView& lse = output_.lse;
     here.element = 0;
     here.got = lse.data[row.batch * lse.stride[0] + head * lse.stride[1] + local * lse.stride[2]];
     here.want = exact.lse;
-    here.error = difference(here.got, here.want);
     seen_.lse.add(here, naive.lse);
-  }
-
-  double out_element(index_t b, index_t local, index_t head, index_t e) const {
-    const ConstTensorView& out = output_.out;
-    const auto offset = static_cast<std::size_t>(out.offset(b, local, head) + e) * size_of(out.dtype);
-    return load_element(out.dtype, static_cast<const std::byte*>(out.data) + offset);
   }
 
   const Problem& problem_;
@@ -120,52 +95,14 @@ class RowChecker {
   SeenBoth seen_;
 };
 
+// One tensor of all ranks.
 Judgement judge(DType type, const std::vector<SeenBoth>& ranks, Seen SeenBoth::*tensor) {
-  Judgement all;
-  for (const SeenBoth& rank : ranks) {
-    const Seen& seen = rank.*tensor;
-    if (seen.worst.error > all.worst.error) all.worst = seen.worst;
-    all.naive_error = std::max(all.naive_error, seen.naive_error);
-    all.largest = std::max(all.largest, seen.largest);
-  }
-  all.bound = error_bound(type, all.naive_error, all.largest);
-  // Nothing compared is not a pass; error is never NaN.
-  all.passed = all.worst.error >= 0 && all.worst.error <= all.bound;
-  return all;
-}
-
-std::string wrong_text(const char* name, const Judgement& judgement, bool with_element) {
-  const Deviation& d = judgement.worst;
-  const auto text = [](index_t n) { return std::to_string(n); };
-  if (d.error < 0) return std::string(name) + ": no row was compared";
-  std::string index = "batch " + text(d.batch) + ", row " + text(d.position) + ", head " + text(d.head);
-  if (with_element) index += ", element " + text(d.element);
-  return std::string(name) + "[" + index + "] is " + number_text(d.got) + ", float64 reference " +
-         number_text(d.want) + ": error " + number_text(d.error) + ", bound " + number_text(judgement.bound);
-}
-
-// A rank that has nothing to check waits for the others, so its patience covers their work at a very slow
-// 10^8 FLOP/s.
-std::chrono::milliseconds check_patience(const CheckPlan& plan, std::chrono::milliseconds patience) {
-  constexpr double kSlowest = 1e8, kEvaluations = 2;
-  return patience +
-         std::chrono::milliseconds(static_cast<std::int64_t>(plan.flops * kEvaluations / kSlowest * 1000));
+  std::vector<Seen> parts;
+  for (const SeenBoth& rank : ranks) parts.push_back(rank.*tensor);
+  return launch::judge({.type = type}, parts);
 }
 
 }  // namespace
-
-double difference(double got, double want) {
-  if (std::isnan(got) || std::isnan(want)) {
-    return std::isnan(got) && std::isnan(want) ? 0 : std::numeric_limits<double>::infinity();
-  }
-  if (got == want) return 0;
-  return std::abs(got - want);  // infinite if one of them is
-}
-
-double error_bound(DType type, double naive_error, double largest) {
-  const double half_unit = type == DType::f32 ? 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8;
-  return std::max(2 * naive_error, half_unit * largest) + 1e-6 * largest;
-}
 
 double check_bytes(const Problem& problem) {
   const HeadShape heads = problem.heads();
@@ -180,7 +117,7 @@ CheckOutcome check_output(Communicator& comm, const Problem& problem, const Shar
                           const CheckPlan& plan, const CheckInputs& inputs, const CheckedOutput& output,
                           std::chrono::milliseconds patience) {
   SeenBoth mine;
-  const auto enough = check_patience(plan, patience);
+  const auto enough = check_patience(plan.flops, patience);
   shared_step(comm, enough,
               [&] { mine = RowChecker(problem, sharding, comm.rank(), plan, inputs, output).run(); });
   const std::vector<SeenBoth> ranks = gather_values(comm, mine, enough);
@@ -192,11 +129,18 @@ CheckOutcome check_output(Communicator& comm, const Problem& problem, const Shar
   outcome.lse = judge(DType::f32, ranks, &SeenBoth::lse);
   outcome.passed = outcome.out.passed && outcome.lse.passed;
   if (!outcome.out.passed) {
-    outcome.text = wrong_text("out", outcome.out, true);
+    outcome.text = wrong_text("out", outcome.out);
   } else if (!outcome.lse.passed) {
     outcome.text = wrong_text("lse", outcome.lse, false);
   }
   return outcome;
+}
+
+void add_gradients(CheckOutcome& outcome, const GradientOutcome& gradients) {
+  outcome.gradients = gradients;
+  outcome.passed = outcome.passed && gradients.passed;
+  // A wrong output explains wrong gradients, so it is named first.
+  if (outcome.text.empty()) outcome.text = gradients.text;
 }
 
 }  // namespace ringattn::launch

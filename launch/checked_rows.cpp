@@ -85,12 +85,22 @@ CheckPlan plan_check(const Problem& problem, index_t rows, double budget) {
   return plan;
 }
 
-std::vector<index_t> checked_heads(const CheckPlan& plan, std::size_t row, index_t num_heads) {
+std::vector<index_t> spread_heads(index_t count, std::size_t sample, index_t num_heads) {
   std::vector<index_t> heads;
-  for (index_t i = 0; i < plan.heads_per_row; ++i) {
-    heads.push_back((i * num_heads / plan.heads_per_row + static_cast<index_t>(row)) % num_heads);
+  for (index_t i = 0; i < count; ++i) {
+    heads.push_back((i * num_heads / count + static_cast<index_t>(sample)) % num_heads);
   }
   return heads;
+}
+
+std::vector<index_t> checked_heads(const CheckPlan& plan, std::size_t row, index_t num_heads) {
+  return spread_heads(plan.heads_per_row, row, num_heads);
+}
+
+std::chrono::milliseconds check_patience(double flops, std::chrono::milliseconds patience) {
+  constexpr double kSlowest = 1e8, kEvaluations = 2;
+  return patience +
+         std::chrono::milliseconds(static_cast<std::int64_t>(flops * kEvaluations / kSlowest * 1000));
 }
 
 }  // namespace ringattn::launch

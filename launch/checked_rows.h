@@ -1,5 +1,6 @@
 // Which query rows and heads the check recomputes, and where they are.
 #pragma once
+#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -34,7 +35,14 @@ struct CheckPlan {
 // All heads, unless that takes more than `budget` FLOP: then as many as fit, at least one.
 CheckPlan plan_check(const Problem& problem, index_t rows, double budget = 2e9);
 
-// The heads of the row-th checked row: evenly spread, starting one further for each row.
+// `count` of `num_heads`, evenly spread, starting one further for each sample.
+std::vector<index_t> spread_heads(index_t count, std::size_t sample, index_t num_heads);
+
+// The heads of the row-th checked row, spread so.
 std::vector<index_t> checked_heads(const CheckPlan& plan, std::size_t row, index_t num_heads);
+
+// A rank that has nothing to check waits for the others, so its patience covers their work, an exact and a
+// naive evaluation, at a very slow 10^8 FLOP/s.
+std::chrono::milliseconds check_patience(double flops, std::chrono::milliseconds patience);
 
 }  // namespace ringattn::launch

@@ -11,12 +11,18 @@
 namespace ringattn::launch {
 namespace {
 
-// The three tables are the whole vocabulary; the header explains the words.
+// The tables are the whole vocabulary; the header explains the words.
 constexpr auto kOutputs = std::to_array<std::pair<const char*, OutputFault>>({
-    {"output-nan", OutputFault::nan},
-    {"output-inf", OutputFault::inf},
-    {"output-off", OutputFault::off},
-    {"output-zero", OutputFault::zero},
+    {"nan", OutputFault::nan},
+    {"inf", OutputFault::inf},
+    {"off", OutputFault::off},
+    {"zero", OutputFault::zero},
+});
+constexpr auto kSpoilt = std::to_array<std::pair<const char*, Spoilt>>({
+    {"output-", Spoilt::out},
+    {"dq-", Spoilt::dq},
+    {"dk-", Spoilt::dk},
+    {"dv-", Spoilt::dv},
 });
 constexpr auto kTransfers = std::to_array<std::pair<const char*, Fault::Kind>>({
     {"delay", Fault::Kind::delay},
@@ -87,7 +93,29 @@ struct Part {
     }
     if (values.size() != keys.size()) refuse_fault(text, "it has a key that " + kind + " does not know");
   }
+  // Of a transfer: rank, hop and what else is asked for. Takes the channel, which need not be given.
+  int expect_transfer(std::vector<std::string> keys) {
+    int channel = 0;
+    if (const auto given = values.extract("channel")) channel = given.mapped();
+    if (channel >= Route::kChannels) {
+      refuse_fault(text, "channel is " + std::to_string(channel) + ", allowed is 0 to " +
+                             std::to_string(Route::kChannels - 1));
+    }
+    keys.insert(keys.end(), {"rank", "hop"});
+    expect(keys);
+    return channel;
+  }
 };
+
+// "dk-off": which tensor is spoilt and how; nothing if it is no such word.
+std::optional<std::pair<Spoilt, OutputFault>> spoiling(const std::string& kind) {
+  for (const auto& [prefix, tensor] : kSpoilt) {
+    if (!kind.starts_with(prefix)) continue;
+    if (const auto fault = lookup(kOutputs, kind.substr(std::string_view(prefix).size())))
+      return std::pair{tensor, *fault};
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -102,26 +130,30 @@ TestFaults parse_test_faults(const char* value) {
   if (value == nullptr || *value == '\0') return faults;
   faults.text = value;
   for (const std::string& text : split(faults.text, ';')) {
-    const Part part(text);
-    if (const auto output = lookup(kOutputs, part.kind)) {
+    Part part(text);
+    if (const auto spoilt = spoiling(part.kind)) {
       part.expect({});
-      if (faults.output) refuse_fault(text, "the output is spoilt twice");
-      faults.output = output;
+      if (faults.output) refuse_fault(text, "an output is spoilt already");
+      faults.spoilt = spoilt->first;
+      faults.output = spoilt->second;
     } else if (part.kind == "sleep") {
       part.expect({"rank", "ms"});
       faults.sleeps.push_back(
           {.rank = part.values.at("rank"), .time = std::chrono::milliseconds(part.values.at("ms"))});
     } else if (const auto kind = lookup(kTransfers, part.kind)) {
       const bool delay = *kind == Fault::Kind::delay;
-      part.expect(delay ? std::vector<std::string>{"rank", "hop", "ms"}
-                        : std::vector<std::string>{"rank", "hop"});
+      const int channel =
+          part.expect_transfer(delay ? std::vector<std::string>{"ms"} : std::vector<std::string>{});
       const std::chrono::milliseconds late(delay ? part.values.at("ms") : 0);
-      faults.transfers.push_back({.rank = part.values.at("rank"),
-                                  .fault = {.kind = *kind, .hop = part.values.at("hop"), .delay = late}});
+      faults.transfers.push_back(
+          {.rank = part.values.at("rank"),
+           .fault = {.kind = *kind, .hop = part.values.at("hop"), .channel = channel, .delay = late}});
     } else if (const auto action = lookup(kActions, part.kind)) {
-      part.expect({"rank", "hop"});
-      faults.actions.push_back(
-          {.rank = part.values.at("rank"), .hop = part.values.at("hop"), .action = *action});
+      const int channel = part.expect_transfer({});
+      faults.actions.push_back({.rank = part.values.at("rank"),
+                                .hop = part.values.at("hop"),
+                                .channel = channel,
+                                .action = *action});
     } else {
       refuse_fault(text, "'" + part.kind + "' is no kind of fault");
     }
@@ -138,7 +170,7 @@ std::shared_ptr<Communicator> with_faults(std::shared_ptr<Communicator> inner, c
   }
   if (!mine.empty()) inner = make_faulty(std::move(inner), std::move(mine));
   for (const auto& at : faults.actions) {
-    if (at.rank == rank) inner = make_acting_at_hop(std::move(inner), at.hop, at.action);
+    if (at.rank == rank) inner = make_acting_at_hop(std::move(inner), at.hop, at.channel, at.action);
   }
   return inner;
 }

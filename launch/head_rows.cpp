@@ -17,11 +17,14 @@ Float64Rotation::Float64Rotation(const Rope& rope, index_t head_dim)
   }
 }
 
-void Float64Rotation::turn(index_t position, std::span<double> row) const {
+void Float64Rotation::turn(index_t position, std::span<double> row) const { turn(position, row, 1); }
+void Float64Rotation::turn_back(index_t position, std::span<double> row) const { turn(position, row, -1); }
+
+void Float64Rotation::turn(index_t position, std::span<double> row, double direction) const {
   const auto place = static_cast<double>(position + rope_.position_offset);
   const bool interleaved = rope_.pairing == Rope::Pairing::interleaved;
   for (std::size_t p = 0; p < frequency_.size(); ++p) {
-    const double cosine = std::cos(place * frequency_[p]), sine = std::sin(place * frequency_[p]);
+    const double cosine = std::cos(place * frequency_[p]), sine = direction * std::sin(place * frequency_[p]);
     double& x = row[interleaved ? 2 * p : p];
     double& y = row[interleaved ? 2 * p + 1 : p + frequency_.size()];
     const double turned = x * cosine - y * sine;

@@ -20,8 +20,13 @@ class Float64Rotation {
  public:
   Float64Rotation(const Rope& rope, index_t head_dim);
   void turn(index_t position, std::span<double> row) const;
+  // The gradient with respect to a turned row, as one with respect to the row: a rotation's transpose is the
+  // turn the other way.
+  void turn_back(index_t position, std::span<double> row) const;
 
  private:
+  void turn(index_t position, std::span<double> row, double direction) const;
+
   Rope rope_;
   index_t dim_;
   std::vector<double> frequency_;

@@ -12,18 +12,12 @@ namespace {
 
 class ActingCommunicator final : public Communicator {
  public:
-  ActingCommunicator(std::shared_ptr<Communicator> inner, int hop, HopAction action)
-      : inner_(std::move(inner)), hop_(hop), action_(action) {}
+  ActingCommunicator(std::shared_ptr<Communicator> inner, int hop, int channel, HopAction action)
+      : inner_(std::move(inner)), hop_(hop), channel_(channel), action_(action) {}
 
   std::string name() const override { return "acting(" + inner_->name() + ")"; }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  std::unique_ptr<Shift> shift(int hop, std::span<const std::byte> to_next,
-                               std::span<std::byte> from_prev) override {
-    // Before the transfer starts: the peers wait for something that never comes.
-    if (hop == hop_) act();
-    return inner_->shift(hop, to_next, from_prev);
-  }
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,
                                                  Deadline deadline) override {
     return inner_->all_gather(mine, deadline);
@@ -32,6 +26,13 @@ class ActingCommunicator final : public Communicator {
   SentCount sent() const override { return inner_->sent(); }
 
  private:
+  std::unique_ptr<Shift> start_shift(int hop, std::span<const std::byte> to_next,
+                                     std::span<std::byte> from_prev, const Route& route) override {
+    // Before the transfer starts: the peers wait for something that never comes.
+    if (hop == hop_ && route.channel == channel_) act();
+    return inner_->shift(hop, to_next, from_prev, route);
+  }
+
   void act() const {
     switch (action_) {
       case HopAction::kill:
@@ -50,15 +51,15 @@ class ActingCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Communicator> inner_;
-  int hop_;
+  int hop_, channel_;
   HopAction action_;
 };
 
 }  // namespace
 
-std::shared_ptr<Communicator> make_acting_at_hop(std::shared_ptr<Communicator> inner, int hop,
+std::shared_ptr<Communicator> make_acting_at_hop(std::shared_ptr<Communicator> inner, int hop, int channel,
                                                  HopAction action) {
-  return std::make_shared<ActingCommunicator>(std::move(inner), hop, action);
+  return std::make_shared<ActingCommunicator>(std::move(inner), hop, channel, action);
 }
 
 }  // namespace ringattn::launch

@@ -1,4 +1,4 @@
-// A communicator whose rank does something drastic when it starts the transfer of a chosen hop.
+// A communicator whose rank does something drastic when it starts the transfer of a chosen hop and channel.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace ringattn::launch {
 
-std::shared_ptr<Communicator> make_acting_at_hop(std::shared_ptr<Communicator> inner, int hop,
+std::shared_ptr<Communicator> make_acting_at_hop(std::shared_ptr<Communicator> inner, int hop, int channel,
                                                  HopAction action);
 
 }  // namespace ringattn::launch

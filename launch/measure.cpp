@@ -12,40 +12,63 @@
 namespace ringattn::launch {
 namespace {
 
+// A wrong argument is the same on every rank, before any byte moved.
+Timing call(const std::function<Timing()>& pass) {
+  try {
+    return pass();
+  } catch (const UsageError&) {
+    throw SharedFailure(failure_of(std::current_exception()));
+  }
+}
+
+Timing forward(RingAttention& ring, const ShardTensors& t) {
+  return call([&] { return ring.forward(t.q_view, t.k_view, t.v_view, t.out_view, t.lse_view); });
+}
+
+Timing backward(RingAttention& ring, const ShardTensors& t) {
+  return call([&] { return ring.backward(t.backward_inputs(), t.gradients); });
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 Iteration one_iteration(RingAttention& ring, Communicator& comm, const ShardTensors& tensors,
-                        std::chrono::milliseconds sleep) {
+                        Direction direction, std::chrono::milliseconds sleep) {
   // Counters are read outside the clock.
   const SentCount before = comm.sent();
   const auto start = Clock::now();
   if (sleep.count() > 0) std::this_thread::sleep_for(sleep);
-  Timing timing;
-  try {
-    timing = ring.forward(tensors.q_view, tensors.k_view, tensors.v_view, tensors.out_view, tensors.lse_view);
-  } catch (const UsageError&) {
-    throw SharedFailure(
-        failure_of(std::current_exception()));  // the same on every rank, before any byte moved
-  }
-  const std::chrono::duration<double> elapsed = Clock::now() - start;
+  Iteration iteration;
+  const auto timed = [&](auto& pass, double Iteration::*seconds) {
+    const auto begin = Clock::now();
+    const Timing timing = pass(ring, tensors);
+    iteration.*seconds = seconds_since(begin);
+    iteration.compute += timing.compute();
+    iteration.wait += timing.wait();
+  };
+  if (direction != Direction::backward) timed(forward, &Iteration::forward);
+  if (direction != Direction::forward) timed(backward, &Iteration::backward);
+  iteration.seconds = seconds_since(start);
   const SentCount after = comm.sent();
-  return {.seconds = elapsed.count(),
-          .compute = timing.compute(),
-          .wait = timing.wait(),
-          .bytes = after.bytes - before.bytes,
-          .messages = after.messages - before.messages};
+  iteration.bytes = after.bytes - before.bytes;
+  iteration.messages = after.messages - before.messages;
+  return iteration;
 }
 
 }  // namespace
 
 Iterations time_iterations(RingAttention& ring, Communicator& comm, const ShardTensors& tensors,
-                           const Repeats& repeats, const IterationHooks& hooks,
+                           Direction direction, const Repeats& repeats, const IterationHooks& hooks,
                            std::chrono::milliseconds patience) {
+  if (direction == Direction::backward) forward(ring, tensors);
   std::vector<Iteration> mine;
   for (int i = 0; i < repeats.warmup + repeats.timed; ++i) {
     const bool timed = i >= repeats.warmup;
     if (hooks.before)
       hooks.before(timed ? i - repeats.warmup : i, timed ? repeats.timed : repeats.warmup, timed);
     meet(comm, patience);
-    const Iteration iteration = one_iteration(ring, comm, tensors, hooks.sleep);
+    const Iteration iteration = one_iteration(ring, comm, tensors, direction, hooks.sleep);
     if (timed) mine.push_back(iteration);
   }
   // As bytes: ranks run the same program, and the iterations are plain numbers.

@@ -1,9 +1,10 @@
-// Timed repeats of the forward pass, seen from every rank.
+// Timed repeats of a pass or of both, seen from every rank.
 #pragma once
 #include <chrono>
 #include <functional>
 #include <vector>
 
+#include "launch/direction.h"
 #include "launch/tensors.h"
 #include "src/attention.h"
 
@@ -11,7 +12,8 @@ namespace ringattn::launch {
 
 // One iteration on one rank.
 struct Iteration {
-  double seconds = 0;                     // from the common start to the end of this rank's forward()
+  double seconds = 0;                     // from the common start to the end of this rank's last call
+  double forward = 0, backward = 0;       // seconds of each call; 0 if there was none
   double compute = 0, wait = 0;           // of its hops: inside the kernel; waiting with nothing to compute
   std::uint64_t bytes = 0, messages = 0;  // sent
 };
@@ -28,9 +30,10 @@ struct IterationHooks {
   std::function<void(int done, int of, bool timed)> before{};  // progress; may be empty
 };
 
-// Collective. Every iteration starts when all ranks are ready for it.
+// Collective. Every iteration starts when all ranks are ready for it. Direction::backward: one forward pass
+// comes first, untimed, for its out and lse.
 Iterations time_iterations(RingAttention& ring, Communicator& comm, const ShardTensors& tensors,
-                           const Repeats& repeats, const IterationHooks& hooks,
+                           Direction direction, const Repeats& repeats, const IterationHooks& hooks,
                            std::chrono::milliseconds patience);
 
 // For each iteration the largest figure of any rank: what the job as a whole took.

@@ -4,24 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "launch/element.h"
+#include "launch/naive_arithmetic.h"
 
 namespace ringattn::launch {
-namespace {
-
-// As the type would store it; f32 takes the short way.
-float narrow(DType type, double value) {
-  return type == DType::f32 ? static_cast<float>(value) : rounded(type, static_cast<float>(value));
-}
-
-float dot(DType type, std::span<const float> q, std::span<const double> key) {
-  float sum = 0;
-  for (std::size_t e = 0; e < q.size(); ++e) sum += q[e] * narrow(type, key[e]);
-  return sum;
-}
-
-}  // namespace
-
 RowOutput naive_row(DType type, const RowInputs& inputs) {
   RowOutput result{.out = std::vector<double>(static_cast<std::size_t>(inputs.head_dim_v), 0.0),
                    .lse = -std::numeric_limits<double>::infinity()};
@@ -31,7 +16,7 @@ RowOutput naive_row(DType type, const RowInputs& inputs) {
   std::vector<float> logits;
   for (const Range& keys : inputs.keys) {
     for (index_t j = keys.begin; j < keys.end; ++j) {
-      logits.push_back(narrow(type, dot(type, q, inputs.key(j)) * scale));
+      logits.push_back(narrow(type, naive_dot(type, q, inputs.key(j)) * scale));
     }
   }
   if (logits.empty()) return result;

@@ -200,6 +200,10 @@ void read_measurement(const Values& values, Options& options) {
       static_cast<int>(whole(values, "iterations", 1, kMostRepeats).value_or(options.iterations));
   options.warmup = static_cast<int>(whole(values, "warmup", 0, kMostRepeats).value_or(options.warmup));
   if (const std::string* v = find(values, "seed")) options.seed = parse_seed("seed", *v);
+  if (const std::string* v = find(values, "direction")) {
+    options.direction =
+        static_cast<Direction>(parse_choice("direction", *v, {"forward", "backward", "both"}));
+  }
   if (const std::string* v = find(values, "mode")) {
     constexpr std::array modes{Mode::overlap, Mode::blocking, Mode::compute_only, Mode::comm_only};
     if (options.command == Command::run) {
@@ -247,11 +251,35 @@ void read_files(const Values& values, Files& files) {
     if (value->empty()) refuse(name, *value, "a file");
     return *value;
   };
-  files = {.q = required("q"), .k = required("k"), .v = required("v"), .out = required("out"), .lse = ""};
-  if (const std::string* lse = find(values, "lse")) {
-    if (lse->empty()) refuse("lse", *lse, "a file");
-    files.lse = *lse;
-    if (files.lse == files.out) contradiction(values, "lse", "is the same file as --out");
+  const auto optional = [&](const char* name) {
+    const std::string* value = find(values, name);
+    if (value && value->empty()) refuse(name, *value, "a file");
+    return value ? *value : std::string();
+  };
+  files = {.q = required("q"),
+           .k = required("k"),
+           .v = required("v"),
+           .out = required("out"),
+           .lse = optional("lse"),
+           .dout = optional("dout"),
+           .dq = optional("dq"),
+           .dk = optional("dk"),
+           .dv = optional("dv")};
+  constexpr std::array gradients{"dq", "dk", "dv"};
+  const auto given = std::ranges::find_if(gradients, [&](const char* name) { return find(values, name); });
+  if (given != gradients.end() && files.dout.empty())
+    contradiction(values, *given, "needs --dout, the gradient by the output");
+  if (given == gradients.end() && !files.dout.empty())
+    contradiction(values, "dout", "needs --dq, --dk or --dv, where a gradient goes");
+  // Two outputs of one name would each take the other's place.
+  const std::array outputs{std::pair{"out", &files.out}, std::pair{"lse", &files.lse},
+                           std::pair{"dq", &files.dq}, std::pair{"dk", &files.dk},
+                           std::pair{"dv", &files.dv}};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!outputs[i].second->empty() && *outputs[i].second == *outputs[j].second)
+        contradiction(values, outputs[i].first, "is the same file as --" + std::string(outputs[j].first));
+    }
   }
 }
 
@@ -283,7 +311,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
   read_ranks(values, options);
   read_measurement(values, options);
   read_ends(values, options);
-  if (options.command == Command::run) read_files(values, options.files);
+  if (options.command == Command::run) {
+    read_files(values, options.files);
+    options.direction = options.files.gradients() ? Direction::both : Direction::forward;
+  }
   if (options.command == Command::bench || options.command == Command::plan) {
     const ProblemOptions& p = options.problem;
     if (!p.seqlen_q || !p.seqlen_k) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/direction.h"
 #include "launch/option_table.h"
 #include "src/executor.h"
 #include "src/layout.h"
@@ -21,6 +22,8 @@ enum class Switch : std::uint8_t { automatic, on, off };
 
 struct Files {
   std::string q, k, v, out, lse;  // lse may be empty
+  std::string dout, dq, dk, dv;   // all empty, or dout and at least one of the others
+  bool gradients() const { return !dout.empty(); }
 };
 
 // What names the problem. In `run` the files decide the shapes; an option that says otherwise is an error.
@@ -45,6 +48,7 @@ struct Options {
   std::string isa = "auto";
   int iterations = 5, warmup = 1;
   std::uint64_t seed = 0;
+  Direction direction = Direction::forward;
   Mode mode = Mode::overlap;
   index_t check_rows = 16;
   CommunicatorKind communicator = CommunicatorKind::automatic;

@@ -36,11 +36,24 @@ Summary summary_of(const std::vector<PlannedRank>& ranks, Figure&& figure) {
 
 constexpr auto kPairs = [](const PlannedRank& r) { return static_cast<double>(r.pairs); };
 constexpr auto kTiles = [](const PlannedRank& r) { return static_cast<double>(r.tiles); };
-constexpr auto kFlops = [](const PlannedRank& r) { return r.flops; };
-constexpr auto kBytes = [](const PlannedRank& r) { return static_cast<double>(r.traffic.bytes_sent); };
-constexpr auto kMessages = [](const PlannedRank& r) { return static_cast<double>(r.traffic.messages_sent); };
-constexpr auto kWorkspace = [](const PlannedRank& r) { return r.workspace_bytes; };
-constexpr auto kTensors = [](const PlannedRank& r) { return r.tensor_bytes; };
+
+// A figure of one of the two passes.
+using PassOf = PlannedPass PlannedRank::*;
+auto flops(PassOf pass) {
+  return [=](const PlannedRank& r) { return (r.*pass).flops; };
+}
+auto bytes(PassOf pass) {
+  return [=](const PlannedRank& r) { return static_cast<double>((r.*pass).traffic.bytes_sent); };
+}
+auto messages(PassOf pass) {
+  return [=](const PlannedRank& r) { return static_cast<double>((r.*pass).traffic.messages_sent); };
+}
+auto workspace_bytes(PassOf pass) {
+  return [=](const PlannedRank& r) { return (r.*pass).workspace_bytes; };
+}
+auto tensor_bytes(PassOf pass) {
+  return [=](const PlannedRank& r) { return (r.*pass).tensor_bytes; };
+}
 
 // "mean (min .. max)", or the one figure that all ranks share.
 template <class Figure, class Text>
@@ -48,6 +61,15 @@ std::string summary_line(const PlanReport& report, Figure&& figure, Text&& text)
   const Summary s = summary_of(report.survey.ranks, figure);
   if (s.min == s.max) return text(s.min);
   return text(s.mean) + " (" + text(s.min) + " .. " + text(s.max) + ")";
+}
+
+// Workspace and tensors of backward are with forward's, which it needs.
+std::string pass_lines(const PlanReport& report, const char* name, PassOf pass) {
+  return "  " + std::string(name) + "   " + summary_line(report, flops(pass), count_text) + " FLOP; sent " +
+         summary_line(report, bytes(pass), bytes_text) + " in " +
+         summary_line(report, messages(pass), count_text) + " messages; " +
+         summary_line(report, workspace_bytes(pass), bytes_text) + " workspace, " +
+         summary_line(report, tensor_bytes(pass), bytes_text) + " tensors\n";
 }
 
 std::string balance_text(const PlanReport& report) {
@@ -72,11 +94,14 @@ std::string estimate_text(const PlanReport& report) {
 }
 
 void list_ranks(std::ostringstream& text, const PlanReport& report) {
-  text << "  rank  q rows  k rows  tiles  pairs  bytes sent  messages  workspace\n";
+  text << "  rank  q rows  k rows  tiles  pairs  bytes sent  messages  workspace  backward: bytes sent  "
+          "messages"
+          "  workspace\n";
   for (const PlannedRank& r : report.survey.ranks) {
     text << "  " << r.rank << "  " << r.q_rows << "  " << r.k_rows << "  " << r.tiles << "  " << r.pairs
-         << "  " << r.traffic.bytes_sent << "  " << r.traffic.messages_sent << "  "
-         << bytes_text(r.workspace_bytes) << '\n';
+         << "  " << r.forward.traffic.bytes_sent << "  " << r.forward.traffic.messages_sent << "  "
+         << bytes_text(r.forward.workspace_bytes) << "  " << r.backward.traffic.bytes_sent << "  "
+         << r.backward.traffic.messages_sent << "  " << bytes_text(r.backward.workspace_bytes) << '\n';
   }
 }
 
@@ -111,11 +136,26 @@ Json rank_json(const PlannedRank& r) {
           {"k_rows", r.k_rows},
           {"tiles", r.tiles},
           {"visible_pairs", r.pairs},
-          {"flops", r.flops},
-          {"bytes_sent", r.traffic.bytes_sent},
-          {"messages_sent", r.traffic.messages_sent},
-          {"workspace_bytes", r.workspace_bytes},
-          {"tensor_bytes", r.tensor_bytes}};
+          {"flops", r.forward.flops},
+          {"bytes_sent", r.forward.traffic.bytes_sent},
+          {"messages_sent", r.forward.traffic.messages_sent},
+          {"workspace_bytes", r.forward.workspace_bytes},
+          {"tensor_bytes", r.forward.tensor_bytes},
+          {"backward",
+           {{"flops", r.backward.flops},
+            {"bytes_sent", r.backward.traffic.bytes_sent},
+            {"messages_sent", r.backward.traffic.messages_sent},
+            {"workspace_bytes", r.backward.workspace_bytes},
+            {"tensor_bytes", r.backward.tensor_bytes}}}};
+}
+
+// Over the planned ranks.
+void add_pass(Json& json, const std::vector<PlannedRank>& ranks, PassOf pass) {
+  json["flops_per_rank"] = summary_json(summary_of(ranks, flops(pass)));
+  json["bytes_sent_per_rank"] = summary_json(summary_of(ranks, bytes(pass)));
+  json["messages_sent_per_rank"] = summary_json(summary_of(ranks, messages(pass)));
+  json["workspace_bytes_per_rank"] = summary_json(summary_of(ranks, workspace_bytes(pass)));
+  json["tensor_bytes_per_rank"] = summary_json(summary_of(ranks, tensor_bytes(pass)));
 }
 
 // kUnbounded is written as it is: a number that no difference of positions reaches.
@@ -159,17 +199,15 @@ std::string table_of(const PlanReport& report) {
        << name_of(report.layout) << ", " << survey.hops.size()
        << (survey.hops.size() == 1 ? " hop\n" : " hops\n") << "  in all     "
        << report.problem->mask.visible_pairs() << " visible pairs a head, "
-       << count_text(forward_flops(*report.problem)) << " FLOP\n"
+       << count_text(forward_flops(*report.problem)) << " FLOP forward, "
+       << count_text(backward_flops(*report.problem)) << " backward\n"
        << "  per rank   mean (min .. max) of " << survey.ranks.size() << " ranks\n"
        << "  pairs      " << summary_line(report, kPairs, count_text) << ", in "
        << summary_line(report, kTiles, count_text) << " tiles\n"
-       << "  FLOP       " << summary_line(report, kFlops, count_text) << '\n'
-       << "  sent       " << summary_line(report, kBytes, bytes_text) << " in "
-       << summary_line(report, kMessages, count_text) << " messages\n"
-       << "  memory     " << summary_line(report, kWorkspace, bytes_text) << " workspace, "
-       << summary_line(report, kTensors, bytes_text) << " tensors\n"
-       << "  balance    " << balance_text(report) << '\n'
-       << "  estimate   " << estimate_text(report) << '\n';
+       << pass_lines(report, "forward ", &PlannedRank::forward)
+       << pass_lines(report, "backward", &PlannedRank::backward) << "  balance    " << balance_text(report)
+       << '\n'
+       << "  estimate   forward " << estimate_text(report) << '\n';
   if (report.detail) {
     list_hops(text, *report.detail, report.tiles);
   } else if (survey.ranks.size() <= kMostLines) {
@@ -192,11 +230,9 @@ std::string json_lines_of(const PlanReport& report) {
   json["ranks_planned"] = survey.ranks.size();
   json["pairs_per_rank"] = summary_json(summary_of(survey.ranks, kPairs));
   json["tiles_per_rank"] = summary_json(summary_of(survey.ranks, kTiles));
-  json["flops_per_rank"] = summary_json(summary_of(survey.ranks, kFlops));
-  json["bytes_sent_per_rank"] = summary_json(summary_of(survey.ranks, kBytes));
-  json["messages_sent_per_rank"] = summary_json(summary_of(survey.ranks, kMessages));
-  json["workspace_bytes_per_rank"] = summary_json(summary_of(survey.ranks, kWorkspace));
-  json["tensor_bytes_per_rank"] = summary_json(summary_of(survey.ranks, kTensors));
+  add_pass(json, survey.ranks, &PlannedRank::forward);
+  json["backward"] = {{"flops", backward_flops(*report.problem)}};
+  add_pass(json["backward"], survey.ranks, &PlannedRank::backward);
   json["balance"] = survey.balance ? Json(survey.balance->value()) : Json(nullptr);
   json["balance_not_computed"] = survey.balance ? Json(nullptr) : Json(survey.incomplete);
   json["estimate"] = estimate_json(report);

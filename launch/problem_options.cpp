@@ -59,13 +59,18 @@ std::vector<Field> program_fields(const Options& options) {
           {"link_gbps", text(options.link_gbps)},
           {"link_latency_us", text(options.link_latency_us)},
           {"deadline_ms", text(options.deadline.count())},
+          {"direction", std::string(name_of(options.direction))},
           {"mode", std::string(name_of(options.mode))},
           {"iterations", text(options.iterations)},
           {"warmup", text(options.warmup)},
           {"seed", text(options.seed)},
           {"check_rows", text(options.check_rows)},
           {"out", options.files.out},
-          {"lse", options.files.lse}};
+          {"lse", options.files.lse},
+          {"dout", options.files.dout},
+          {"dq", options.files.dq},
+          {"dk", options.files.dk},
+          {"dv", options.files.dv}};
 }
 
 }  // namespace ringattn::launch

@@ -32,9 +32,24 @@ T largest(const Report& report, T RankFigures::*figure) {
 // A number that is not finite is null in JSON.
 Json judgement_json(const Judgement& judgement) {
   return {{"max_abs_error", judgement.worst.error},
+          {"rms_error", judgement.rms_error},
           {"bound", judgement.bound},
           {"naive_error", judgement.naive_error},
+          {"naive_rms_error", judgement.naive_rms_error},
           {"passed", judgement.passed}};
+}
+
+// Null if the direction has no gradients.
+Json gradients_json(const CheckOutcome& check) {
+  if (!check.gradients) return nullptr;
+  const GradientOutcome& gradients = *check.gradients;
+  return {{"rows", check.rows},
+          {"keys", gradients.keys},
+          {"kv_heads_per_key", gradients.kv_heads_per_key},
+          {"lse_and_delta", gradients.rows_recomputed ? "recomputed in float64" : "of the ring's forward"},
+          {"dq", judgement_json(gradients.dq)},
+          {"dk", judgement_json(gradients.dk)},
+          {"dv", judgement_json(gradients.dv)}};
 }
 
 Json check_json(const Report& report) {
@@ -48,10 +63,13 @@ Json check_json(const Report& report) {
   return {{"rows", check.rows},
           {"heads_per_row", check.heads_per_row},
           {"max_abs_error", check.out.worst.error},
+          {"rms_error", check.out.rms_error},
           {"bound", check.out.bound},
           {"naive_error", check.out.naive_error},
+          {"naive_rms_error", check.out.naive_rms_error},
           {"passed", check.passed},
-          {"lse", judgement_json(check.lse)}};
+          {"lse", judgement_json(check.lse)},
+          {"gradients", gradients_json(check)}};
 }
 
 Json rank_json(std::size_t rank, const RankFigures& figures) {
@@ -61,6 +79,8 @@ Json rank_json(std::size_t rank, const RankFigures& figures) {
           {"q_rows", figures.q_rows},
           {"k_rows", figures.k_rows},
           {"seconds", figures.seconds},
+          {"forward_seconds", figures.forward_seconds},
+          {"backward_seconds", figures.backward_seconds},
           {"compute_seconds", figures.compute_seconds},
           {"wait_seconds", figures.wait_seconds},
           {"bytes_sent", figures.bytes_sent},
@@ -82,6 +102,19 @@ void add_machine(Json& json, const Report& report) {
   json["backend"] = report.backend;
 }
 
+// One pass of two. Its share is of both passes' seconds, each of its slowest rank.
+Json pass_json(const Report& report, Direction pass, double seconds) {
+  const double flops = flops_of(*report.problem, pass);
+  const auto ranks = static_cast<double>(report.ranks.size());
+  const bool computes = report.mode != Mode::comm_only && seconds > 0;
+  const auto peak = fma_peak_of(report);
+  return {{"seconds", seconds},
+          {"share", share_of(report, seconds)},
+          {"flops", flops},
+          {"tflops", computes ? Json(flops / seconds * 1e-12) : Json(nullptr)},
+          {"fraction_of_peak", computes && peak ? Json(flops / seconds / ranks / *peak) : Json(nullptr)}};
+}
+
 // All rates refer to the median iteration; its time is that of the slowest rank.
 void add_rates(Json& json, const Report& report) {
   constexpr double kTera = 1e-12;
@@ -90,7 +123,7 @@ void add_rates(Json& json, const Report& report) {
   const Spread over_ranks = seconds_over_ranks(report);
   json["visible_pairs"] = report.problem->mask.visible_pairs();
   json["flops"] = flops_of(report);
-  json["flop_convention"] = "4 x visible pairs x head_dim per query head, forward; exact pairs";
+  json["flop_convention"] = flop_convention(report.direction);
   json["seconds"] = {
       {"min", report.seconds.min}, {"median", report.seconds.median}, {"max", report.seconds.max}};
   json["seconds_over_ranks"] = {{"min", over_ranks.min}, {"mean", over_ranks.mean}, {"max", over_ranks.max}};
@@ -100,6 +133,9 @@ void add_rates(Json& json, const Report& report) {
       static_cast<double>(report.problem->shape.batch * report.problem->seqlen_q()) / report.seconds.median;
   json["fma_peak_tflops_per_rank"] = scaled(fma_peak_of(report), kTera);
   json["fraction_of_peak"] = or_null(fraction_of_peak(report));
+  if (report.direction != Direction::both) return;
+  json["forward"] = pass_json(report, Direction::forward, report.forward_seconds);
+  json["backward"] = pass_json(report, Direction::backward, report.backward_seconds);
 }
 
 void add_ring(Json& json, const Report& report) {
@@ -120,7 +156,12 @@ void add_ring(Json& json, const Report& report) {
 
 }  // namespace
 
-double flops_of(const Report& report) { return forward_flops(*report.problem); }
+double flops_of(const Report& report) { return flops_of(*report.problem, report.direction); }
+
+double share_of(const Report& report, double seconds) {
+  const double sum = report.forward_seconds + report.backward_seconds;
+  return sum > 0 ? seconds / sum : 0;
+}
 
 std::optional<double> rate_of(const Report& report) {
   if (report.mode == Mode::comm_only) return std::nullopt;
@@ -188,6 +229,7 @@ Json json_of(const Report& report) {
   add_machine(json, report);
   add_problem(json, *report.problem);
   json["layout"] = name_of(report.layout);
+  json["direction"] = name_of(report.direction);
   json["mode"] = name_of(report.mode);
   json["iterations"] = report.iterations;
   json["warmup"] = report.warmup;

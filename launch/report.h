@@ -18,9 +18,10 @@ namespace ringattn::launch {
 struct RankFigures {
   int threads = 0, cpus_allowed = 0;
   index_t q_rows = 0, k_rows = 0;
-  double seconds = 0, compute_seconds = 0, wait_seconds = 0;  // medians over its iterations
-  double fma_peak = 0;                                        // FLOP/s; 0 = not measured
-  std::uint64_t bytes_sent = 0, messages_sent = 0;            // an iteration, as counted by the communicator
+  // Medians over its iterations.
+  double seconds = 0, forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
+  double fma_peak = 0;                              // FLOP/s; 0 = not measured
+  std::uint64_t bytes_sent = 0, messages_sent = 0;  // an iteration, as counted by the communicator
   std::uint64_t workspace_bytes = 0, peak_rss_bytes = 0;
 };
 
@@ -29,6 +30,7 @@ struct Report {
   const Problem* problem = nullptr;
   LayoutKind layout = LayoutKind::zigzag;
   std::string communicator, backend, isa;
+  Direction direction = Direction::forward;
   Mode mode = Mode::overlap;
   std::optional<std::uint64_t> seed;  // none in run
   int iterations = 1, warmup = 0;
@@ -37,8 +39,9 @@ struct Report {
   std::vector<RankFigures> ranks;
   std::size_t hops = 0;
   Balance balance;
-  Spread seconds;                                // of the slowest rank in each iteration
-  double compute_seconds = 0, wait_seconds = 0;  // largest over ranks, median over iterations
+  Spread seconds;  // of the slowest rank in each iteration
+  // Largest over ranks, median over iterations; forward and backward are 0 if there is none of it.
+  double forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
   std::optional<double> comm_seconds;  // the same exchange alone: largest over ranks, median over iterations
   std::optional<CheckOutcome> check;   // none: switched off
   std::string check_off;               // then: why
@@ -47,6 +50,7 @@ struct Report {
 
 // Derived figures that both forms show.
 double flops_of(const Report& report);                    // one iteration, all ranks
+double share_of(const Report& report, double seconds);    // of forward's and backward's seconds together
 std::optional<double> rate_of(const Report& report);      // FLOP/s of the median iteration; none in comm-only
 std::optional<double> fma_peak_of(const Report& report);  // FLOP/s, mean over ranks
 std::optional<double> fraction_of_peak(const Report& report);

@@ -64,6 +64,12 @@ std::string time_line(const Report& report) {
     line += "; over ranks min " + seconds_text(over_ranks.min) + ", mean " + seconds_text(over_ranks.mean) +
             ", max " + seconds_text(over_ranks.max);
   }
+  if (report.direction == Direction::both) {
+    line += "; forward " + seconds_text(report.forward_seconds) + " (" +
+            percent(share_of(report, report.forward_seconds)) + "), backward " +
+            seconds_text(report.backward_seconds) + " (" +
+            percent(share_of(report, report.backward_seconds)) + ")";
+  }
   return line;
 }
 
@@ -104,6 +110,19 @@ std::string check_line(const Report& report) {
   return line + (check.passed ? "; passed" : "; FAILED");
 }
 
+// Empty if there are no gradients to check.
+std::string gradients_line(const Report& report) {
+  if (!report.check || !report.check->gradients) return "";
+  const GradientOutcome& check = *report.check->gradients;
+  const auto judged = [](const char* name, const Judgement& judgement) {
+    return std::string(name) + " max error " + error_text(judgement.worst.error) + ", bound " +
+           error_text(judgement.bound) + " (naive " + error_text(judgement.naive_error) + ")";
+  };
+  return judged("dq", check.dq) + "; " + judged("dk", check.dk) + "; " + judged("dv", check.dv) + "; " +
+         std::to_string(check.keys) + " keys x " + std::to_string(check.kv_heads_per_key) + " of " +
+         std::to_string(check.num_heads_kv) + " kv heads";
+}
+
 }  // namespace
 
 std::string problem_text(const Problem& problem) {
@@ -132,14 +151,15 @@ std::string table_of(const Report& report) {
   text << "ringattn " << name_of(report.command) << '\n'
        << "  ranks    " << ranks_line(report) << '\n'
        << "  problem  " << problem_text(*report.problem) << '\n'
-       << "  ring     layout " << name_of(report.layout) << ", mode " << name_of(report.mode) << "; "
-       << ring_line(report) << '\n'
+       << "  ring     layout " << name_of(report.layout) << ", direction " << name_of(report.direction)
+       << ", mode " << name_of(report.mode) << "; " << ring_line(report) << '\n'
        << "  time     " << time_line(report) << '\n'
        << "  rate     " << rate_line(report) << '\n'
        << "  memory   " << range_text(report, &RankFigures::workspace_bytes, bytes_text)
        << " workspace a rank, peak resident " << range_text(report, &RankFigures::peak_rss_bytes, bytes_text)
        << (report.ranks_share_a_process ? " of the process\n" : " a rank\n") << "  check    "
        << check_line(report) << '\n';
+  if (const std::string line = gradients_line(report); !line.empty()) text << "           " << line << '\n';
   if (!report.test_fault.empty()) text << "  fault    RINGATTN_TEST_FAULT " << report.test_fault << '\n';
   return text.str();
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "kernels/cpu/cpu.h"
+#include "launch/direction.h"
 #include "launch/tensors.h"
 #include "launch/units.h"
 #include "src/attention.h"
@@ -24,16 +25,26 @@ void add_hops(std::vector<PlannedHop>& hops, const Plan& plan) {
   }
 }
 
+PlannedPass planned_pass(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads,
+                         Direction direction) {
+  const Pass pass = pass_of(direction);
+  const double flops =
+      pass == Pass::forward ? forward_flops(problem, plan.pairs()) : backward_flops(problem, plan.pairs());
+  return {.flops = flops,
+          .traffic = traffic_of(problem, plan, direction),
+          .workspace_bytes =
+              static_cast<double>(workspace(problem, sharding, plan.rank(), threads, pass).total()),
+          .tensor_bytes = shard_bytes(problem, sharding, plan.rank(), pass)};
+}
+
 }  // namespace
 
 PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads) {
   PlannedRank figures{
       .rank = plan.rank(), .q_rows = plan.q_rows(), .k_rows = plan.k_rows(), .pairs = plan.pairs()};
   for (const Hop& hop : plan.hops()) figures.tiles += hop.tile_count;
-  figures.flops = forward_flops(problem, figures.pairs);
-  figures.traffic = forward_traffic(plan, [&](index_t rows) { return block_bytes(problem, rows); });
-  figures.workspace_bytes = static_cast<double>(workspace(problem, sharding, plan.rank(), threads).total());
-  figures.tensor_bytes = shard_bytes(problem, sharding, plan.rank());
+  figures.forward = planned_pass(problem, sharding, plan, threads, Direction::forward);
+  figures.backward = planned_pass(problem, sharding, plan, threads, Direction::backward);
   return figures;
 }
 

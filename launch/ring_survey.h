@@ -10,12 +10,17 @@
 
 namespace ringattn::launch {
 
+// What one pass takes of a rank.
+struct PlannedPass {
+  double flops = 0;  // of all heads and batches
+  Traffic traffic{};
+  double workspace_bytes = 0, tensor_bytes = 0;  // backward: with room for forward, and with gradients
+};
+
 struct PlannedRank {
   int rank = 0;
   index_t q_rows = 0, k_rows = 0, tiles = 0, pairs = 0;  // pairs of one head
-  double flops = 0;                                      // of all heads and batches
-  Traffic traffic{};
-  double workspace_bytes = 0, tensor_bytes = 0;
+  PlannedPass forward{}, backward{};
 };
 
 // Hop s on the slowest rank: the ring moves in step.
@@ -37,7 +42,7 @@ PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const
 RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads,
                        double patience_seconds = 20);
 
-// What the numbers are worth in time, under assumptions that are part of the answer.
+// What forward's numbers are worth in time, under assumptions that are part of the answer.
 struct Machine {
   double flops_per_second = 0;  // of one rank
   double link_gbps = 0;         // 0 = unlimited

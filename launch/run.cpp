@@ -3,9 +3,10 @@
 #include <optional>
 
 #include "launch/file_rows.h"
-#include "launch/forward_report.h"
 #include "launch/output.h"
 #include "launch/problem_options.h"
+#include "launch/result_check.h"
+#include "launch/ring_report.h"
 #include "launch/run_files.h"
 #include "launch/spoil.h"
 #include "launch/steps.h"
@@ -14,7 +15,7 @@
 namespace ringattn::launch {
 namespace {
 
-// Pieces of K and V files that a rank keeps while it checks.
+// Pieces of a file that a rank keeps while it checks.
 constexpr std::size_t kReaderBytes = std::size_t{64} << 20;
 
 // The steps of one rank, in the order of run(). Nothing is computed before the outputs are known to be
@@ -33,7 +34,8 @@ class Run {
   Report run(const std::function<void(const Report&)>& accept) {
     agree_on_problem(session_, problem_, sharding_);
     OutputFiles outputs = open_outputs();
-    require_shard_memory(session_, problem_, sharding_, 2.0 * static_cast<double>(kReaderBytes));
+    const double readers = inputs_.dout ? 4 : 2;
+    require_shard_memory(session_, problem_, sharding_, readers * static_cast<double>(kReaderBytes));
     progress_.show("reading");
     step([&] { read(); });
 
@@ -48,8 +50,7 @@ class Run {
     accept(report);
     step([&] {
       if (session_.rank() != 0) return;
-      outputs.out.commit();
-      if (outputs.lse) outputs.lse->commit();
+      for (PendingFile* file : all_of(outputs)) file->commit();
     });
     return report;
   }
@@ -77,17 +78,21 @@ class Run {
 
   // Only this rank's rows; the files know which bytes those are.
   void read() {
-    tensors_ = allocate_shard(problem_, sharding_, session_.rank());
+    tensors_ = allocate_shard(problem_, sharding_, session_.rank(), pass_of(options().direction));
     inputs_.q.read(sharding_.q.segments(session_.rank()), tensors_.q);
     inputs_.k.read(sharding_.k.segments(session_.rank()), tensors_.k);
     inputs_.v.read(sharding_.k.segments(session_.rank()), tensors_.v);
+    if (inputs_.dout) inputs_.dout->read(sharding_.q.segments(session_.rank()), tensors_.dout);
   }
 
   void write(OutputFiles& outputs) {
     constexpr int kTensorAxis = 1, kLseAxis = 2;
-    const auto segments = sharding_.q.segments(session_.rank());
-    outputs.out.write(segments, kTensorAxis, tensors_.out);
-    if (outputs.lse) outputs.lse->write(segments, kLseAxis, std::as_bytes(std::span(tensors_.lse)));
+    const auto queries = sharding_.q.segments(session_.rank()), keys = sharding_.k.segments(session_.rank());
+    outputs.out.write(queries, kTensorAxis, tensors_.out);
+    if (outputs.lse) outputs.lse->write(queries, kLseAxis, std::as_bytes(std::span(tensors_.lse)));
+    if (outputs.dq) outputs.dq->write(queries, kTensorAxis, tensors_.dq);
+    if (outputs.dk) outputs.dk->write(keys, kTensorAxis, tensors_.dk);
+    if (outputs.dv) outputs.dv->write(keys, kTensorAxis, tensors_.dv);
   }
 
   std::pair<RingFacts, Iterations> turn_ring() {
@@ -96,14 +101,15 @@ class Run {
         [&] { ring.emplace(session_.comm, problem_, sharding_, session_.ring_options(options().mode)); });
     const IterationHooks hooks{.sleep = session_.faults.sleep_of(session_.rank()),
                                .before = [&](int, int, bool) { progress_.show("computing"); }};
-    std::pair<RingFacts, Iterations> result{
-        RingFacts(*ring), time_iterations(*ring, *session_.comm, tensors_, {}, hooks, options().deadline)};
-    require_planned_traffic(session_, result.first, result.second, options().mode);
-    if (session_.faults.output) {
-      const CheckPlan plan = plan_check(problem_, options().check_rows);
-      spoil_output(*session_.faults.output, plan, sharding_, session_.rank(), tensors_);
-    }
-    return result;
+    Iterations iterations =
+        time_iterations(*ring, *session_.comm, tensors_, options().direction, {}, hooks, options().deadline);
+    RingFacts facts(*ring, options().direction);
+    require_planned_traffic(session_, facts, iterations, options().mode);
+    step([&] {
+      const ResultPlan plan = plan_result_check(session_, problem_);
+      spoil_result(session_.faults, plan.rows, plan.keys, sharding_, session_.rank(), tensors_);
+    });
+    return {std::move(facts), std::move(iterations)};
   }
 
   std::optional<CheckOutcome> check() {
@@ -112,17 +118,19 @@ class Run {
       return std::nullopt;
     }
     progress_.show("checking");
-    CheckPlan plan;
-    step([&] { plan = plan_check(problem_, options().check_rows); });
-    if (plan.rows.empty()) {
+    ResultPlan plan;
+    step([&] { plan = plan_result_check(session_, problem_); });
+    if (plan.rows.rows.empty()) {
       check_off_ = "no query rows";
       return std::nullopt;
     }
-    const CheckInputs inputs{.q = head_reader(inputs_.q, 0),
+    // Only a few rows of q and dout are looked at, unless keys are checked through all of them.
+    const std::size_t query_bytes = inputs_.dout ? kReaderBytes : 0;
+    const CheckInputs inputs{.q = head_reader(inputs_.q, query_bytes),
                              .k = head_reader(inputs_.k, kReaderBytes),
-                             .v = head_reader(inputs_.v, kReaderBytes)};
-    return check_output(*session_.comm, problem_, sharding_, plan, inputs,
-                        {.out = as_const(tensors_.out_view), .lse = tensors_.lse_view}, options().deadline);
+                             .v = head_reader(inputs_.v, kReaderBytes),
+                             .dout = inputs_.dout ? head_reader(*inputs_.dout, query_bytes) : ReadHead()};
+    return check_result(session_, problem_, sharding_, plan, inputs, tensors_);
   }
 
   Session session_;

@@ -1,7 +1,5 @@
 #include "launch/run_files.h"
 
-#include <array>
-
 #include "src/error.h"
 
 namespace ringattn::launch {
@@ -35,22 +33,51 @@ void require_option(const char* option, const std::optional<index_t>& value, con
                    shape_text(file) + " has " + std::to_string(file.shape()[axis]));
 }
 
-// Of out and of lse.
-std::array<std::vector<index_t>, 2> output_shapes(const Shapes& s) {
-  return {std::vector{s.heads.batch, s.seqlen_q, s.heads.num_heads, s.heads.head_dim_v},
-          std::vector{s.heads.batch, s.heads.num_heads, s.seqlen_q}};
+// One output: its name, its shape, its type and where it goes.
+struct OutputRow {
+  std::string name;
+  std::vector<index_t> shape;
+  DType dtype;
+  std::optional<PendingFile> OutputFiles::*file;
+};
+
+// All but out, which is always there.
+std::vector<OutputRow> optional_outputs(const Files& files, const Shapes& s) {
+  const HeadShape& h = s.heads;
+  std::vector<OutputRow> all{
+      {files.lse, {h.batch, h.num_heads, s.seqlen_q}, DType::f32, &OutputFiles::lse},
+      {files.dq, {h.batch, s.seqlen_q, h.num_heads, h.head_dim}, s.dtype, &OutputFiles::dq},
+      {files.dk, {h.batch, s.seqlen_k, h.num_heads_kv, h.head_dim}, s.dtype, &OutputFiles::dk},
+      {files.dv, {h.batch, s.seqlen_k, h.num_heads_kv, h.head_dim_v}, s.dtype, &OutputFiles::dv}};
+  std::erase_if(all, [](const OutputRow& row) { return row.name.empty(); });
+  return all;
+}
+
+std::vector<index_t> out_shape(const Shapes& s) {
+  return {s.heads.batch, s.seqlen_q, s.heads.num_heads, s.heads.head_dim_v};
+}
+
+// dout stands beside out, which no file has yet: q and v say its shape.
+void require_shape_of_out(const TensorFile& dout, const InputFiles& files) {
+  require_four_dimensions(dout, "[batch, seqlen_q, num_heads, head_dim_v]");
+  require_same(files.q, 0, dout, 0, "batch");
+  require_same(files.q, 1, dout, 1, "seqlen_q");
+  require_same(files.q, 2, dout, 2, "num_heads");
+  require_same(files.v, 3, dout, 3, "head_dim_v");
 }
 
 }  // namespace
 
 InputFiles open_inputs(const Files& files, std::optional<DType> dtype) {
-  return {.q = TensorFile::open(files.q, dtype),
-          .k = TensorFile::open(files.k, dtype),
-          .v = TensorFile::open(files.v, dtype)};
+  InputFiles inputs{.q = TensorFile::open(files.q, dtype),
+                    .k = TensorFile::open(files.k, dtype),
+                    .v = TensorFile::open(files.v, dtype)};
+  if (files.gradients()) inputs.dout = TensorFile::open(files.dout, dtype);
+  return inputs;
 }
 
 Shapes shapes_of(const ProblemOptions& options, const InputFiles& files) {
-  const auto& [q, k, v] = files;
+  const auto& [q, k, v, dout] = files;
   require_four_dimensions(q, "[batch, seqlen_q, num_heads, head_dim]");
   require_four_dimensions(k, "[batch, seqlen_k, num_heads_kv, head_dim]");
   require_four_dimensions(v, "[batch, seqlen_k, num_heads_kv, head_dim_v]");
@@ -59,7 +86,8 @@ Shapes shapes_of(const ProblemOptions& options, const InputFiles& files) {
   require_same(k, 0, v, 0, "batch");
   require_same(k, 1, v, 1, "seqlen_k");
   require_same(k, 2, v, 2, "num_heads_kv");
-  for (const TensorFile* other : {&k, &v}) {
+  if (dout) require_shape_of_out(*dout, files);
+  for (const TensorFile* other : {&k, &v, dout ? &*dout : &v}) {
     if (other->dtype() == q.dtype()) continue;
     throw DataError("dtype differs: " + q.spec() + " is " + std::string(name_of(q.dtype())) + ", " +
                     other->spec() + " is " + std::string(name_of(other->dtype())));
@@ -81,25 +109,38 @@ Shapes shapes_of(const ProblemOptions& options, const InputFiles& files) {
           .dtype = q.dtype()};
 }
 
-std::string temporary_names(const OutputFiles& files) {
-  return files.out.temporary().string() + "\n" + (files.lse ? files.lse->temporary().string() : "");
+std::vector<PendingFile*> all_of(OutputFiles& files) {
+  std::vector<PendingFile*> all{&files.out};
+  for (auto* file : {&files.lse, &files.dq, &files.dk, &files.dv}) {
+    if (*file) all.push_back(&**file);
+  }
+  return all;
+}
+
+std::string temporary_names(OutputFiles& files) {
+  std::string names;
+  for (const PendingFile* file : all_of(files)) names += file->temporary().string() + "\n";
+  return names;
 }
 
 OutputFiles create_outputs(const Files& files, const Shapes& shapes) {
-  const auto [out, lse] = output_shapes(shapes);
-  OutputFiles outputs{.out = PendingFile::create(files.out, out, shapes.dtype), .lse = std::nullopt};
-  if (!files.lse.empty()) outputs.lse = PendingFile::create(files.lse, lse, DType::f32);
+  OutputFiles outputs{.out = PendingFile::create(files.out, out_shape(shapes), shapes.dtype)};
+  for (const OutputRow& row : optional_outputs(files, shapes))
+    outputs.*row.file = PendingFile::create(row.name, row.shape, row.dtype);
   return outputs;
 }
 
 OutputFiles attach_outputs(const Files& files, const Shapes& shapes, const std::string& names) {
-  const auto [out, lse] = output_shapes(shapes);
-  // The newline is always there, also without lse.
-  const std::size_t line = names.find('\n');
-  OutputFiles outputs{.out = PendingFile::attach(files.out, names.substr(0, line), out, shapes.dtype),
-                      .lse = std::nullopt};
-  if (!files.lse.empty())
-    outputs.lse = PendingFile::attach(files.lse, names.substr(line + 1), lse, DType::f32);
+  std::size_t begin = 0;
+  const auto next = [&] {
+    const std::size_t end = names.find('\n', begin);
+    const std::string name = names.substr(begin, end - begin);
+    begin = end + 1;
+    return name;
+  };
+  OutputFiles outputs{.out = PendingFile::attach(files.out, next(), out_shape(shapes), shapes.dtype)};
+  for (const OutputRow& row : optional_outputs(files, shapes))
+    outputs.*row.file = PendingFile::attach(row.name, next(), row.shape, row.dtype);
   return outputs;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launch/files/tensor_file.h"
 #include "launch/options.h"
@@ -11,6 +12,7 @@ namespace ringattn::launch {
 
 struct InputFiles {
   TensorFile q, k, v;
+  std::optional<TensorFile> dout{};  // for gradients
 };
 
 // Throws DataError naming the file.
@@ -20,14 +22,15 @@ InputFiles open_inputs(const Files& files, std::optional<DType> dtype);
 // where an option contradicts them.
 Shapes shapes_of(const ProblemOptions& options, const InputFiles& files);
 
-// out and, if asked for, lse. Both get their names together, when both are complete.
+// out and what else was asked for. All get their names together, when all are complete.
 struct OutputFiles {
   PendingFile out;
-  std::optional<PendingFile> lse;
+  std::optional<PendingFile> lse{}, dq{}, dk{}, dv{};
 };
+std::vector<PendingFile*> all_of(OutputFiles& files);  // those that are there
 
 // Temporary names of the files that rank 0 has created, one a line, as they travel to the other ranks.
-std::string temporary_names(const OutputFiles& files);
+std::string temporary_names(OutputFiles& files);
 OutputFiles create_outputs(const Files& files, const Shapes& shapes);
 OutputFiles attach_outputs(const Files& files, const Shapes& shapes, const std::string& temporary_names);
 

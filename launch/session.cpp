@@ -69,9 +69,14 @@ void require_shard_memory(Session& session, const Problem& problem, const Shardi
                           double reader_bytes) {
   const int ranks_in_process = session.placement.ranks_are_threads ? session.ranks() : 1;
   shared_step(*session.comm, session.options.deadline, [&] {
-    const Workspace ring = workspace(problem, sharding, session.rank(), session.threads());
-    double needed = shard_bytes(problem, sharding, session.rank()) + static_cast<double>(ring.total());
-    if (session.options.check_rows > 0) needed += check_bytes(problem) + reader_bytes;
+    const Pass pass = pass_of(session.options.direction);
+    const Workspace ring = workspace(problem, sharding, session.rank(), session.threads(), pass);
+    double needed = shard_bytes(problem, sharding, session.rank(), pass) + static_cast<double>(ring.total());
+    if (session.options.check_rows > 0) {
+      // The gradients' check comes after the output's.
+      const double gradients = pass == Pass::backward ? gradient_check_bytes(problem) : 0;
+      needed += std::max(check_bytes(problem), gradients) + reader_bytes;
+    }
     require_memory(needed, memory_room(session.placement.ranks_on_node(session.rank()), ranks_in_process));
   });
 }

@@ -37,7 +37,7 @@ Session open_session(const std::shared_ptr<Communicator>& comm, const Options& o
 void agree_on_problem(Session& session, const Problem& problem, const Sharding& sharding);
 
 // Collective. Throws SharedFailure if some rank has not the memory for its tensors and workspace.
-// `reader_bytes`: what the check's inputs hold besides.
+// `reader_bytes`: what the check's inputs hold besides. The options' direction says whether gradients count.
 void require_shard_memory(Session& session, const Problem& problem, const Sharding& sharding,
                           double reader_bytes = 0);
 

@@ -14,7 +14,7 @@ double elements(double batch, double rows, double heads, double dim) { return ba
 
 }  // namespace
 
-double shard_bytes(const Problem& problem, const Sharding& sharding, int rank) {
+double shard_bytes(const Problem& problem, const Sharding& sharding, int rank, Pass pass) {
   const HeadShape heads = problem.heads();
   const auto batch = static_cast<double>(heads.batch), h = static_cast<double>(heads.num_heads),
              h_kv = static_cast<double>(heads.num_heads_kv), d = static_cast<double>(heads.head_dim),
@@ -22,7 +22,10 @@ double shard_bytes(const Problem& problem, const Sharding& sharding, int rank) {
   const auto q_rows = static_cast<double>(sharding.q.rows(rank)),
              k_rows = static_cast<double>(sharding.k.rows(rank));
   const double in_dtype = elements(batch, q_rows, h, d + d_v) + elements(batch, k_rows, h_kv, d + d_v);
-  return in_dtype * static_cast<double>(size_of(problem.dtype)) + elements(batch, q_rows, h, sizeof(float));
+  // Every tensor but lse has a gradient of its shape, that of out being given.
+  const double times = pass == Pass::backward ? 2 : 1;
+  return times * in_dtype * static_cast<double>(size_of(problem.dtype)) +
+         elements(batch, q_rows, h, sizeof(float));
 }
 
 void require_memory(double needed, const MemoryRoom& room) {
@@ -31,7 +34,7 @@ void require_memory(double needed, const MemoryRoom& room) {
                     room.limit + ")");
 }
 
-ShardTensors allocate_shard(const Problem& problem, const Sharding& sharding, int rank) {
+ShardTensors allocate_shard(const Problem& problem, const Sharding& sharding, int rank, Pass pass) {
   const HeadShape heads = problem.heads();
   const index_t q_rows = sharding.q.rows(rank), k_rows = sharding.k.rows(rank);
   const auto bytes = [&](index_t rows, index_t h, index_t dim) {
@@ -45,15 +48,23 @@ ShardTensors allocate_shard(const Problem& problem, const Sharding& sharding, in
   t.lse.assign(static_cast<std::size_t>(heads.batch * heads.num_heads * q_rows),
                std::numeric_limits<float>::quiet_NaN());
   // Views of the vectors' memory stay valid when the vectors are moved.
-  t.q_view = dense_view(static_cast<const void*>(t.q.data()), problem.dtype,
-                        {heads.batch, q_rows, heads.num_heads, heads.head_dim});
-  t.k_view = dense_view(static_cast<const void*>(t.k.data()), problem.dtype,
-                        {heads.batch, k_rows, heads.num_heads_kv, heads.head_dim});
-  t.v_view = dense_view(static_cast<const void*>(t.v.data()), problem.dtype,
-                        {heads.batch, k_rows, heads.num_heads_kv, heads.head_dim_v});
-  t.out_view = dense_view(static_cast<void*>(t.out.data()), problem.dtype,
-                          {heads.batch, q_rows, heads.num_heads, heads.head_dim_v});
+  const auto view = [&](std::vector<std::byte>& data, index_t rows, index_t h, index_t dim) {
+    return dense_view(static_cast<void*>(data.data()), problem.dtype, {heads.batch, rows, h, dim});
+  };
+  t.q_view = as_const(view(t.q, q_rows, heads.num_heads, heads.head_dim));
+  t.k_view = as_const(view(t.k, k_rows, heads.num_heads_kv, heads.head_dim));
+  t.v_view = as_const(view(t.v, k_rows, heads.num_heads_kv, heads.head_dim_v));
+  t.out_view = view(t.out, q_rows, heads.num_heads, heads.head_dim_v);
   t.lse_view = dense_lse(t.lse.data(), heads.batch, heads.num_heads, q_rows);
+  if (pass == Pass::forward) return t;
+  t.dout.resize(t.out.size());
+  t.dq.assign(t.q.size(), kPoison);
+  t.dk.assign(t.k.size(), kPoison);
+  t.dv.assign(t.v.size(), kPoison);
+  t.dout_view = as_const(view(t.dout, q_rows, heads.num_heads, heads.head_dim_v));
+  t.gradients = {.dq = view(t.dq, q_rows, heads.num_heads, heads.head_dim),
+                 .dk = view(t.dk, k_rows, heads.num_heads_kv, heads.head_dim),
+                 .dv = view(t.dv, k_rows, heads.num_heads_kv, heads.head_dim_v)};
   return t;
 }
 

@@ -10,10 +10,11 @@ namespace {
 // The slowest promise is the deadline of 3 s and a second more; the rest is for starting and busy cores.
 constexpr double kGoneBy = 15;
 
-JobResult bench_with(const std::string& fault, int ranks) {
+JobResult bench_with(const std::string& fault, int ranks, const std::string& more = "") {
   JobResult job = run_job(local(ranks, words("bench --seqlen 301 --num-heads 4 --num-heads-kv 2 --head-dim 20"
                                              " --mask causal --threads 1 --warmup 0 --iterations 2"
-                                             " --deadline 3 --json -")),
+                                             " --deadline 3 --json -" +
+                                             more)),
                           {{"RINGATTN_TEST_FAULT", fault}});
   EXPECT_LT(job.seconds.count(), kGoneBy);
   EXPECT_EQ(times_said(job, "RINGATTN_TEST_FAULT is on"), 1) << "a fault on purpose is never silent";
@@ -86,6 +87,47 @@ TEST(FaultAtAHop, UnknownExceptionOfOneRankIsABugAndEndsAll) {
 
 TEST(FaultAtAHop, RankWithoutMemoryEndsAllWithCode6) {
   expect_failure(bench_with("oom:rank=0,hop=1", 3), 6, "ringattn: rank 0: out of memory on purpose at hop 1");
+}
+
+// The same at a transfer of gradients, which backward alone has.
+JobResult gradients_with(const std::string& fault) {
+  return bench_with(fault + ",channel=1", 3, " --direction backward");
+}
+
+TEST(FaultAtAGradientHop, FailedTransferEndsAllRanksWithCode4) {
+  expect_failure(gradients_with("fail:rank=1,hop=1"), 4, "ringattn: rank 1, hop 1: failed on purpose");
+}
+
+TEST(FaultAtAGradientHop, RankThatDiesTakesTheJobWithIt) {
+  const JobResult job = gradients_with("die:rank=2,hop=1");
+  EXPECT_EQ(job.exit_code, 137) << job.err;
+  EXPECT_EQ(job.out, "");
+  EXPECT_EQ(gradients_with("kill:rank=0,hop=2").exit_code, 137);
+}
+
+TEST(FaultAtAGradientHop, SilentRankIsGivenUpAtTheDeadline) {
+  for (const char* fault : {"vanish:rank=0,hop=1", "vanish:rank=0,hop=2"}) {
+    const JobResult job = gradients_with(fault);
+    EXPECT_EQ(job.exit_code, 4) << job.err;
+    EXPECT_GE(job.seconds.count(), 3) << "not before the deadline";
+    EXPECT_TRUE(has(job.err, "rank 0"));
+    EXPECT_TRUE(has(job.err, "timed out after "));
+    EXPECT_EQ(job.out, "");
+  }
+}
+
+TEST(FaultAtAGradientHop, LateTransferIsWaitedFor) {
+  const JobResult late = gradients_with("delay:rank=1,hop=1,ms=400");
+  EXPECT_EQ(late.exit_code, 0) << late.err;
+  EXPECT_GE(report_of(late).at("seconds").at("min").get<double>(), 0.4);
+}
+
+// The top bit of an exponent, and the keys' check must find it. All keys are checked: the bit may be
+// anywhere.
+TEST(FaultAtAGradientHop, CorruptedSumIsWrongNumbersAndCode1) {
+  const JobResult job = bench_with("corrupt:rank=1,hop=1,channel=1", 3, " --direction both --check-rows 301");
+  EXPECT_EQ(job.exit_code, 1) << job.err;
+  EXPECT_EQ(times_said(job, "wrong numbers: d"), 1) << job.err;
 }
 
 TEST(FaultAtAHop, StoppedOrKilledRankDoesNotHoldTheOthers) {

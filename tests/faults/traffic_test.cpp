@@ -38,6 +38,16 @@ TEST_P(PlannedTraffic, IsWhatEveryRankSends) {
       EXPECT_GT(done.at("bytes_sent").get<std::uint64_t>(), 0u);
     }
     EXPECT_EQ(report.at("hops"), planned.at(0).at("hops"));
+
+    const JobResult gradients =
+        run_job(local(ranks, Words{"bench", "--iterations", "2", "--direction", "backward"} + problem));
+    ASSERT_EQ(gradients.exit_code, 0) << gradients.err;
+    const Json backward = report_of(gradients);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+      const Json &done = backward.at("per_rank").at(r), &meant = planned.at(1 + r).at("backward");
+      for (const char* figure : {"bytes_sent", "messages_sent", "workspace_bytes"})
+        EXPECT_EQ(done.at(figure), meant.at(figure)) << layout << ", rank " << r << ", " << figure;
+    }
   }
 }
 

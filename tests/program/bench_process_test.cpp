@@ -114,6 +114,74 @@ TEST(Bench, WrongNumbersAreExitOneWithIndexAndValues) {
   }
 }
 
+// Every gradient on every number of ranks.
+TEST_P(BenchOfTypes, ChecksItsGradients) {
+  const auto [dtype, layout] = GetParam();
+  const std::string all = "--dtype " + std::string(dtype) + " --layout " + layout;
+  for (const char* rest :
+       {" --direction backward --mask causal --rope half",
+        " --direction both --communicator threads --ranks 3 --mask causal --rope interleaved --rope-dim 10",
+        " --direction both --communicator threads --ranks 5 --window 9,2 --batch 2 --head-dim-v 7",
+        " --direction backward --communicator threads --ranks 2 --cu-seqlens 0,13,13,50 --mask causal"}) {
+    const auto json = bench(all + rest);
+    EXPECT_EQ(json["check"]["passed"], true) << all << rest;
+    const auto& gradients = json["check"]["gradients"];
+    EXPECT_EQ(gradients["keys"], 16);
+    for (const char* name : {"dq", "dk", "dv"}) {
+      EXPECT_EQ(gradients[name]["passed"], true) << name;
+      EXPECT_GT(gradients[name]["rms_error"], 0) << name;
+      EXPECT_LE(gradients[name]["rms_error"], gradients[name]["max_abs_error"]) << name;
+    }
+  }
+}
+
+// Rows and keys of which little is left: one token has dq = dk = 0, the difference of equal numbers.
+TEST(Bench, GradientsOfATokenOrTwoPass) {
+  for (const char* dtype : {"f32", "bf16", "f16"}) {
+    for (const char* length : {"1", "2", "3"}) {
+      const auto json = bench(
+          "--direction both --communicator threads --ranks 4 --mask causal --dtype " + std::string(dtype),
+          std::string(" --num-heads 3 --head-dim 5 --iterations 1 --seqlen ") + length);
+      EXPECT_EQ(json["check"]["passed"], true) << dtype << ", " << length;
+    }
+  }
+}
+
+// P - 1 messages forward, 2(P - 1) backward; shares add up to the whole.
+TEST(Bench, DirectionsReportWhatTheySendAndHold) {
+  const std::string ring = " --communicator threads --ranks 3 --mask causal --direction ";
+  const auto forward = bench(ring + "forward"), backward = bench(ring + "backward"),
+             both = bench(ring + "both");
+  EXPECT_EQ(forward["messages_sent_per_rank"], 2);
+  EXPECT_EQ(backward["messages_sent_per_rank"], 4);
+  EXPECT_EQ(both["messages_sent_per_rank"], 6);
+  EXPECT_EQ(both["flops"].get<double>(), forward["flops"].get<double>() + backward["flops"].get<double>());
+  EXPECT_GT(backward["workspace_bytes_per_rank"], forward["workspace_bytes_per_rank"]);
+  EXPECT_TRUE(forward["check"]["gradients"].is_null());
+  EXPECT_NEAR(both["forward"]["share"].get<double>() + both["backward"]["share"].get<double>(), 1, 1e-12);
+  const auto compute = bench("--mode compute-only" + ring + "both"),
+             comm = bench("--mode comm-only" + ring + "both");
+  EXPECT_EQ(compute["bytes_sent_per_rank"], 0);
+  EXPECT_EQ(comm["bytes_sent_per_rank"], both["bytes_sent_per_rank"]);
+}
+
+// Case A28, of a gradient.
+TEST(Bench, SpoiltGradientsAreExitOneWithIndexAndValues) {
+  for (const std::string tensor : {"dq", "dk", "dv"}) {
+    for (const char* how : {"-nan", "-inf", "-off", "-zero"}) {
+      const Ended ended = ringattn_with_fault(
+          tensor + how,
+          words("bench --direction both --mask causal --json - --communicator threads --ranks 3" + kSmall));
+      EXPECT_EQ(ended.code, 1) << tensor << how;
+      EXPECT_NE(ended.err.find("wrong numbers: " + tensor + "[batch 0, row "), std::string::npos)
+          << ended.err;
+    }
+  }
+  const Ended none = ringattn_with_fault("dq-nan", words("bench" + kSmall));
+  EXPECT_EQ(none.code, 2) << "a fault that does nothing is refused";
+  EXPECT_NE(none.err.find("'dq-nan'"), std::string::npos) << none.err;
+}
+
 TEST(Bench, FailuresOfARankHaveTheirExitCodes) {
   const std::string ring = "bench --communicator threads --ranks 3" + kSmall;
   const std::vector<std::tuple<const char*, int, const char*>> faults{

@@ -113,7 +113,8 @@ CheckOutcome outcome_of(const Problem& p, int ranks, LayoutKind kind, const Spoi
 
 Spoil with(OutputFault fault) {
   return [=](int rank, const CheckPlan& plan, const Sharding& sharding, ShardTensors& t) {
-    spoil_output(fault, plan, sharding, rank, t);
+    spoil_result({.output = fault, .sleeps = {}, .transfers = {}, .actions = {}, .text = {}}, plan, {},
+                 sharding, rank, t);
   };
 }
 
@@ -227,9 +228,11 @@ TEST(Difference, IsNeverNaN) {
 }
 
 TEST(ErrorBound, IsTwiceTheNaiveErrorOrWhatTheTypeCannotHold) {
-  EXPECT_DOUBLE_EQ(error_bound(DType::f32, 1e-3, 2), 2e-3 + 2e-6);
-  EXPECT_DOUBLE_EQ(error_bound(DType::bf16, 0, 2), 2 * 0x1p-8 + 2e-6);
-  EXPECT_DOUBLE_EQ(error_bound(DType::f16, 0, 2), 2 * 0x1p-11 + 2e-6);
+  EXPECT_DOUBLE_EQ(error_bound({.type = DType::f32}, 1e-3, 2), 2e-3 + 2e-6);
+  EXPECT_DOUBLE_EQ(error_bound({.type = DType::bf16}, 0, 2), 2 * 0x1p-8 + 2e-6);
+  EXPECT_DOUBLE_EQ(error_bound({.type = DType::f16}, 0, 2), 2 * 0x1p-11 + 2e-6);
+  // Gradients: three times, and 1e-6 of what was added up where that is more than what is left of it.
+  EXPECT_DOUBLE_EQ(error_bound({.type = DType::f32, .naive_errors = 3}, 1e-3, 2, 5), 3e-3 + 5e-6);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "launch/checked_keys.h"
 #include "launch/head_rows.h"
 
 namespace ringattn::launch {
@@ -89,6 +90,25 @@ TEST(VisibleKeys, AreTheKeysOfTheMask) {
   }
 }
 
+TEST(VisibleQueries, AreThoseThatSeeTheKey) {
+  const std::vector<index_t> cu{0, 5, 5, 13};
+  for (const Mask& mask : {Mask::full(7, 13), Mask::causal(13, 13), Mask::causal(13, 7), Mask::causal(7, 13),
+                           Mask::window(13, 13, {2, 1}), Mask::documents(13, 13, cu, cu, {-1, 0})}) {
+    for (index_t j = 0; j < mask.seqlen_k(); ++j) {
+      std::set<index_t> want, got;
+      for (index_t i = 0; i < mask.seqlen_q(); ++i) {
+        for (const Range& keys : visible_keys(mask, i)) {
+          if (keys.begin <= j && j < keys.end) want.insert(i);
+        }
+      }
+      for (const Range& range : visible_queries(mask, j)) {
+        for (index_t i = range.begin; i < range.end; ++i) EXPECT_TRUE(got.insert(i).second);
+      }
+      EXPECT_EQ(got, want) << mask.name() << " key " << j;
+    }
+  }
+}
+
 Problem problem(index_t heads) {
   return {.shape = {.batch = 1, .num_heads = heads, .num_heads_kv = 1, .head_dim = 4, .head_dim_v = 2},
           .dtype = DType::f32,
@@ -103,6 +123,21 @@ TEST(CheckPlan, ChecksAllHeadsUnlessThatIsTooMuch) {
   EXPECT_EQ(plan_check(problem(7), 10).flops, 84'000);
   EXPECT_EQ(plan_check(problem(7), 10, 36'500).heads_per_row, 3);
   EXPECT_EQ(plan_check(problem(7), 10, 1).heads_per_row, 1);
+}
+
+TEST(KeyPlan, KeepsToItsBudget) {
+  // 10 queries x 7 heads x 100 keys: 10 keys x 10 queries x 4 x 7 x (4 + 2) = 16,800 FLOP, forward 84,000.
+  const KeyPlan all = plan_key_check(problem(7), 10);
+  EXPECT_EQ(all.heads_per_key, 1);
+  EXPECT_TRUE(all.recompute_rows);
+  EXPECT_EQ(all.flops, 16'800 + 84'000);
+  const KeyPlan few = plan_key_check(problem(7), 10, 83'999);
+  EXPECT_FALSE(few.recompute_rows);
+  EXPECT_EQ(few.flops, 16'800);
+  Problem three = problem(6);
+  three.shape.num_heads_kv = 3;
+  EXPECT_EQ(plan_key_check(three, 10).heads_per_key, 3);
+  EXPECT_EQ(plan_key_check(three, 10, 1).heads_per_key, 1);
 }
 
 TEST(CheckPlan, ASubsetOfHeadsReachesAllOfThemOverTheRows) {

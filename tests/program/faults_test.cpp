@@ -26,6 +26,15 @@ TEST(TestFaults, AreReadFromTheVariable) {
   EXPECT_TRUE(parse_test_faults("").text.empty());
 }
 
+TEST(TestFaults, SpoilAGradientAndReachItsTransfers) {
+  const TestFaults faults =
+      parse_test_faults("dk-off;kill:rank=3,hop=0,channel=1;fail:rank=0,hop=2,channel=1");
+  EXPECT_EQ(faults.output, OutputFault::off);
+  EXPECT_EQ(faults.spoilt, Spoilt::dk);
+  EXPECT_EQ(faults.actions.at(0).channel, 1);
+  EXPECT_EQ(faults.transfers.at(0).fault.channel, 1);
+}
+
 class RefusedFaults : public testing::TestWithParam<const char*> {};
 
 TEST_P(RefusedFaults, NameTheVariable) {
@@ -42,19 +51,25 @@ INSTANTIATE_TEST_SUITE_P(Texts, RefusedFaults,
                                          "output-nan;", "sleep", "sleep:rank=1", "sleep:rank=1,ms=x",
                                          "sleep:rank=1,ms=-1", "sleep:rank=1,ms=1,hop=1", "kill:rank=1",
                                          "kill:rank=1,hop=0,hop=1", "die:rank=1,hop=1,ms=3",
-                                         "delay:rank=1,hop=1", "kill:rank,hop=0"));
+                                         "delay:rank=1,hop=1", "kill:rank,hop=0", "dq-nam", "dq-nan;dk-nan",
+                                         "dv-zero:rank=1", "kill:rank=0,hop=0,channel=2",
+                                         "sleep:rank=0,ms=1,channel=1"));
 
 TEST(TestFaults, ActOnTheirRankAndHopOnly) {
-  const auto shift = [](const std::string& fault, int hop) {
+  const auto shift = [](const std::string& fault, int hop, int channel = 0) {
     const auto comm = with_faults(make_self_communicator(), parse_test_faults(fault.c_str()));
     std::byte from{1}, to{2};
-    comm->shift(hop, std::span(&from, 1), std::span(&to, 1))->wait(Clock::now() + std::chrono::seconds(5));
+    comm->shift(hop, std::span(&from, 1), std::span(&to, 1), {.channel = channel})
+        ->wait(Clock::now() + std::chrono::seconds(5));
     return to == from;
   };
   EXPECT_TRUE(shift("throw:rank=0,hop=2", 1));
   EXPECT_TRUE(shift("throw:rank=1,hop=2", 2));
   EXPECT_THROW(shift("throw:rank=0,hop=2", 2), std::runtime_error);
   EXPECT_THROW(shift("oom:rank=0,hop=0", 0), OutOfMemory);
+  EXPECT_TRUE(shift("throw:rank=0,hop=2", 2, 1));
+  EXPECT_TRUE(shift("throw:rank=0,hop=2,channel=1", 2, 0));
+  EXPECT_THROW(shift("throw:rank=0,hop=2,channel=1", 2, 1), std::runtime_error);
   EXPECT_THROW(shift("fail:rank=0,hop=0", 0), CommError);
 }
 

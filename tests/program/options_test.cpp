@@ -58,6 +58,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Refused{"bench --seqlen 8 -- x", {"'x'"}},
                     Refused{"--help bench", {"'bench'", "--help"}}));
 
+// A gradient and the gradient it starts from go together; outputs have names of their own.
+INSTANTIATE_TEST_SUITE_P(
+    Gradients, RefusedOptions,
+    testing::Values(Refused{"run --q q --k k --v v --out o --dq d", {"--dq", "'d'", "--dout"}},
+                    Refused{"run --q q --k k --v v --out o --dv d", {"--dv", "--dout"}},
+                    Refused{"run --q q --k k --v v --out o --dout d",
+                            {"--dout", "'d'", "--dq, --dk or --dv"}},
+                    Refused{"run --q q --k k --v v --out o --dout d --dk o", {"--dk", "'o'", "--out"}},
+                    Refused{"run --q q --k k --v v --out o --dout d --dk x --dv x", {"--dv", "'x'", "--dk"}},
+                    Refused{"run --q q --k k --v v --out o --dout d --dk=", {"--dk"}},
+                    Refused{"run --q q --k k --v v --out o --direction both", {"--direction", "bench"}},
+                    Refused{"bench --seqlen 8 --dout d", {"--dout", "'d'", "run"}},
+                    Refused{"plan --ranks 2 --seqlen 8 --direction both", {"--direction", "bench"}},
+                    Refused{"bench --seqlen 8 --direction back", {"--direction", "'back'", "backward"}}));
+
 // Case A14: what other programs offer and this one does not is refused by its name, not swallowed.
 INSTANTIATE_TEST_SUITE_P(NotOffered, RefusedOptions,
                          testing::Values(Refused{"bench --seqlen 8 --dropout 0.1", {"--dropout"}},

@@ -66,6 +66,7 @@ TEST(Report, HasEveryFieldThatProgramsReadAndTheRightNumbers) {
                            "rope",
                            "mask",
                            "layout",
+                           "direction",
                            "mode",
                            "iterations",
                            "warmup",
@@ -123,6 +124,25 @@ TEST(Report, CountsFlopsOfLongSequences) {
   Report report = example();
   report.problem = &big;
   EXPECT_EQ(flops_of(report), 18014398509481984.0);
+}
+
+// The products of backward are 2.5 times forward's where head_dim_v = head_dim.
+TEST(Report, CountsTheFlopsOfItsDirection) {
+  Report report = example();
+  report.direction = Direction::backward;
+  EXPECT_EQ(flops_of(report), 2.5 * 2149580800.0);
+  EXPECT_FALSE(json_of(report).contains("forward"));
+  report.direction = Direction::both;
+  report.forward_seconds = 0.5;
+  report.backward_seconds = 1.5;
+  const nlohmann::json json = json_of(report);
+  EXPECT_EQ(json["direction"], "both");
+  EXPECT_EQ(json["flops"], 3.5 * 2149580800.0);
+  EXPECT_EQ(json["forward"]["share"], 0.25);
+  EXPECT_EQ(json["backward"]["share"], 0.75);
+  EXPECT_EQ(json["backward"]["flops"], 2.5 * 2149580800.0);
+  EXPECT_DOUBLE_EQ(json["backward"]["fraction_of_peak"], 2.5 * 2149580800.0 / 1.5 / 2 / 2e9);
+  EXPECT_NE(table_of(report).find("(75.0%)"), std::string::npos);
 }
 
 TEST(Report, WhatWasNotMeasuredIsNull) {

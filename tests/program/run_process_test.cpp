@@ -96,6 +96,85 @@ TEST_F(Run, AlignsCausalQueriesWithTheLastKeys) {
   EXPECT_NEAR(values[1], 1.609437912, 1e-6);
 }
 
+// Case "V=j": equal logits, so p = 1/n for each of the n keys seen. With dout 1, dv_j is the sum of 1/n over
+// the queries that see j; q and k are zero, so dq and dk are.
+TEST_F(Run, WritesTheGradientsThatAreAskedFor) {
+  write_v_is_j(5, 5);
+  write("dout.npy", 5, 1, 1, [](index_t, index_t, index_t) { return 1; });
+  const std::string given = "--mask causal --communicator threads --ranks 3 --dout " + path("dout.npy");
+  const Ended ended = run(given + " --dv " + path("dv.npy") + " --dq " + path("dq.npy"));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  expect_out({0, .5, 1, 1.5, 2});
+  const std::vector<double> want{137. / 60, 77. / 60, 47. / 60, 9. / 20, 1. / 5};
+  const auto dv = read("dv.npy"), dq = read("dq.npy");
+  ASSERT_EQ(dv.size(), 5u);
+  for (std::size_t j = 0; j < 5; ++j) {
+    EXPECT_NEAR(dv[j], want[j], 1e-6);
+    EXPECT_EQ(dq[j], 0);
+  }
+  EXPECT_FALSE(exists("dk.npy"));
+  ASSERT_EQ(run(given + " --dk " + path("dk.npy")).code, 0);
+  EXPECT_EQ(read("dk.npy").size(), 5u);
+}
+
+// GQA with head_dim_v of its own: dk and dv have the KV heads' shapes.
+TEST_F(Run, GradientsOfGroupedHeadsHaveTheirTensorsShapes) {
+  const auto value = [](index_t i, index_t h, index_t e) {
+    return std::sin(static_cast<double>(i * 7 + h * 3 + e));
+  };
+  write("q.npy", 11, 6, 4, value);
+  write("k.npy", 13, 2, 4, value);
+  write("v.npy", 13, 2, 3, value);
+  write("dout.npy", 11, 6, 3, value);
+  const Ended ended =
+      run("--mask causal --rope half --communicator threads --ranks 3 --dout " + path("dout.npy") + " --dq " +
+          path("dq.npy") + " --dk " + path("dk.npy") + " --dv " + path("dv.npy") + " --json -");
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_EQ(json_lines(ended.out).at(0)["check"]["gradients"]["dk"]["passed"], true);
+  const auto shape = [&](const char* name) { return TensorFile::open(path(name), std::nullopt).shape(); };
+  EXPECT_EQ(shape("dq.npy"), (std::vector<index_t>{1, 11, 6, 4}));
+  EXPECT_EQ(shape("dk.npy"), (std::vector<index_t>{1, 13, 2, 4}));
+  EXPECT_EQ(shape("dv.npy"), (std::vector<index_t>{1, 13, 2, 3}));
+}
+
+TEST_F(Run, ADoutOfAnotherShapeNamesBothFiles) {
+  write_v_is_j(5, 5);
+  write("dout.npy", 4, 1, 1, [](index_t, index_t, index_t) { return 1; });
+  const Ended ended = run("--dout " + path("dout.npy") + " --dq " + path("dq.npy"));
+  EXPECT_EQ(ended.code, 3);
+  for (const char* name : {"q.npy", "dout.npy", "seqlen_q"})
+    EXPECT_NE(ended.err.find(name), std::string::npos) << ended.err;
+  EXPECT_FALSE(exists("out.npy") || exists("dq.npy"));
+}
+
+// No file has its name before all are right.
+TEST_F(Run, AWrongGradientLeavesNoOutputAtAll) {
+  write_v_is_j(8, 8);
+  write("dout.npy", 8, 1, 1, [](index_t, index_t, index_t) { return 1; });
+  const std::size_t before = files();
+  const Ended ended = ringattn_with_fault(
+      "dv-off", words("run --q " + path("q.npy") + " --k " + path("k.npy") + " --v " + path("v.npy") +
+                      " --out " + path("out.npy") + " --dout " + path("dout.npy") + " --dv " +
+                      path("dv.npy") + " --communicator threads --ranks 3"));
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_EQ(files(), before);
+}
+
+// NaN in row 5 of dout: its own dq, and dk and dv of the keys that it sees; the check agrees.
+TEST_F(Run, ANaNInDoutReachesTheKeysThatItsRowSees) {
+  write_v_is_j(8, 8);
+  write("dout.npy", 8, 1, 1, [](index_t i, index_t, index_t) { return i == 5 ? std::nan("") : 1.0; });
+  const Ended ended = run("--window 2,0 --communicator threads --ranks 3 --dout " + path("dout.npy") +
+                          " --dq " + path("dq.npy") + " --dk " + path("dk.npy") + " --dv " + path("dv.npy"));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto dq = read("dq.npy"), dk = read("dk.npy"), dv = read("dv.npy");
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(std::isnan(dq[i]), i == 5) << i;
+    EXPECT_EQ(std::isnan(dk[i]), i >= 3 && i <= 5) << i;
+    EXPECT_EQ(std::isnan(dv[i]), i >= 3 && i <= 5) << i;
+  }
+}
+
 TEST_F(Run, PassesItsCheckOnARealModelsTensors) {
   const std::string data = std::string(RINGATTN_DATA) + "/smollm2_layer10/";
   for (const char* ranks : {"--communicator self", "--communicator threads --ranks 3"}) {

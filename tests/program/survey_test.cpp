@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "launch/plan_report.h"
+#include "src/attention.h"
 
 namespace ringattn::launch {
 namespace {
@@ -27,16 +28,34 @@ TEST(RingSurvey, RanksAddUpToTheProblem) {
         const RingSurvey survey = survey_ring(problem, sharding, 1, 1e9);
         ASSERT_EQ(std::ssize(survey.ranks), ranks);
         index_t pairs = 0;
-        double flops = 0;
+        double flops = 0, backward = 0;
         for (const PlannedRank& rank : survey.ranks) {
           pairs += rank.pairs;
-          flops += rank.flops;
+          flops += rank.forward.flops;
+          backward += rank.backward.flops;
         }
         EXPECT_EQ(pairs, mask.visible_pairs());
         EXPECT_DOUBLE_EQ(flops, forward_flops(problem));
+        EXPECT_DOUBLE_EQ(backward, backward_flops(problem));
         ASSERT_TRUE(survey.balance.has_value());
         EXPECT_DOUBLE_EQ(survey.balance->value(), ring_balance(problem, sharding).value());
       }
+    }
+  }
+}
+
+// Issue 3, figure (c): P - 1 messages forward, 3(P - 1) forward and backward.
+TEST(RingSurvey, BackwardSendsEveryBlockAndItsGradients) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    const Problem problem = problem_of(Mask::causal(101, 101));
+    const Sharding sharding = Sharding::make(LayoutKind::zigzag, 101, 101, ranks);
+    for (const PlannedRank& rank : survey_ring(problem, sharding, 1, 1e9).ranks) {
+      EXPECT_EQ(rank.forward.traffic.messages_sent, static_cast<std::uint64_t>(ranks - 1));
+      EXPECT_EQ(rank.backward.traffic.messages_sent, static_cast<std::uint64_t>(2 * (ranks - 1)));
+      EXPECT_EQ(rank.backward.workspace_bytes,
+                static_cast<double>(workspace(problem, sharding, rank.rank, 1, Pass::backward).total()));
+      EXPECT_GT(rank.backward.workspace_bytes, rank.forward.workspace_bytes);
+      EXPECT_GT(rank.backward.tensor_bytes, rank.forward.tensor_bytes);
     }
   }
 }

@@ -10,7 +10,8 @@ namespace ringattn::launch {
 
 // What is known of the ring once it has turned; the object itself may be gone.
 struct RingFacts {
-  explicit RingFacts(const RingAttention& ring);
+  // Made after its last pass: the workspace is what the ring holds by then.
+  RingFacts(const RingAttention& ring, Direction direction);
   std::string backend;
   std::size_t hops = 0;
   std::uint64_t workspace_bytes = 0;

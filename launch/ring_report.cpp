@@ -1,8 +1,7 @@
-#include "launch/forward_report.h"
+#include "launch/ring_report.h"
 
 #include <stdexcept>
 
-#include "kernels/cpu/cpu.h"
 #include "launch/steps.h"
 
 namespace ringattn::launch {
@@ -18,13 +17,11 @@ double median_of(const std::vector<Iteration>& iterations, double Iteration::*fi
 
 }  // namespace
 
-RingFacts::RingFacts(const RingAttention& ring)
-    : backend(ring.backend()), hops(ring.plan().hops().size()), workspace_bytes(ring.workspace().total()) {
-  const Problem& problem = ring.problem();
-  planned = forward_traffic(ring.plan(), [&](index_t rows) {
-    return static_cast<std::uint64_t>(cpu_block_bytes(problem.heads(), problem.dtype, rows));
-  });
-}
+RingFacts::RingFacts(const RingAttention& ring, Direction direction)
+    : backend(ring.backend()),
+      hops(ring.plan().hops().size()),
+      workspace_bytes(ring.workspace().total()),
+      planned(traffic_of(ring.problem(), ring.plan(), direction)) {}
 
 void require_planned_traffic(Session& session, const RingFacts& facts, const Iterations& iterations,
                              Mode mode) {
@@ -50,6 +47,8 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
                          .q_rows = sharding.q.rows(session.rank()),
                          .k_rows = sharding.k.rows(session.rank()),
                          .seconds = median_of(own, &Iteration::seconds),
+                         .forward_seconds = median_of(own, &Iteration::forward),
+                         .backward_seconds = median_of(own, &Iteration::backward),
                          .compute_seconds = median_of(own, &Iteration::compute),
                          .wait_seconds = median_of(own, &Iteration::wait),
                          .fma_peak = fma_peak,
@@ -64,6 +63,7 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
   report.communicator = session.comm_name;
   report.backend = facts.backend;
   report.isa = facts.backend.substr(facts.backend.find('/') + 1);
+  report.direction = session.options.direction;
   report.mode = session.options.mode;
   report.oversubscribed = session.placement.oversubscribed();
   report.ranks_share_a_process = session.placement.ranks_are_threads;
@@ -75,6 +75,8 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
   if (session.rank() == 0) report.balance = ring_balance(problem, sharding);
   report.iterations = static_cast<int>(own.size());
   report.seconds = spread_of(slowest(iterations, &Iteration::seconds));
+  report.forward_seconds = spread_of(slowest(iterations, &Iteration::forward)).median;
+  report.backward_seconds = spread_of(slowest(iterations, &Iteration::backward)).median;
   report.compute_seconds = spread_of(slowest(iterations, &Iteration::compute)).median;
   report.wait_seconds = spread_of(slowest(iterations, &Iteration::wait)).median;
   report.test_fault = session.faults.text;
