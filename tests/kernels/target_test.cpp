@@ -166,7 +166,7 @@ TEST_P(EveryTarget, TransposesThereAndBack) {
         for (index_t r = 0; r < 8; ++r)
           ASSERT_EQ(columns[static_cast<std::size_t>(c * stride + r)],
                     rows[static_cast<std::size_t>(r * kStageStride + c)]);
-      target().columns_to_rows(columns.data(), stride, n, back.data());
+      target().columns_to_rows(columns.data(), stride, n, back.data(), kStageStride);
       for (index_t r = 0; r < 8; ++r)
         ASSERT_EQ(
             std::memcmp(&back[static_cast<std::size_t>(r * kStageStride)],
