@@ -1,8 +1,8 @@
 #include "src/agreement.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
+#include <span>
 #include <string>
 
 #include "src/error.h"
@@ -20,7 +20,7 @@ Blob pack(const std::vector<Field>& fields) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::vector<Field> unpack(const Blob& blob) {
+std::vector<Field> unpack(std::span<const std::byte> blob) {
   std::vector<std::string> words(1);
   for (const std::byte b : blob) {
     if (b == std::byte{0})
@@ -91,6 +91,34 @@ Verdict verdict_of(const std::exception_ptr& error) {
   }
 }
 
+// What agree_all_well exchanges: the number of bytes of the operation in eight, lowest first, the operation,
+// the kind of the verdict, its text.
+struct Message {
+  std::vector<Field> operation;
+  Verdict verdict;
+};
+
+Blob pack(const Message& message) {
+  const Blob operation = pack(message.operation);
+  Blob blob;
+  for (int shift = 0; shift < 64; shift += 8)
+    blob.push_back(static_cast<std::byte>(operation.size() >> shift & 0xff));
+  blob.insert(blob.end(), operation.begin(), operation.end());
+  blob.push_back(static_cast<std::byte>(message.verdict.kind));
+  const auto text = std::as_bytes(std::span(message.verdict.text));
+  blob.insert(blob.end(), text.begin(), text.end());
+  return blob;
+}
+
+Message unpack_message(std::span<const std::byte> blob) {
+  std::size_t size = 0;
+  for (std::size_t i = 8; i-- > 0;) size = size << 8 | static_cast<std::size_t>(blob[i]);
+  Message message{.operation = unpack(blob.subspan(8, size)), .verdict = {}};
+  message.verdict.kind = static_cast<Kind>(blob[8 + size]);
+  for (const std::byte b : blob.subspan(9 + size)) message.verdict.text.push_back(static_cast<char>(b));
+  return message;
+}
+
 [[noreturn]] void raise(Kind kind, const std::string& text) {
   switch (kind) {
     case Kind::usage:
@@ -117,23 +145,31 @@ void agree_on_fields(Communicator& comm, const std::vector<Field>& fields, Deadl
     throw UsageError(difference);
 }
 
-void agree_all_well(Communicator& comm, const std::exception_ptr& mine, Deadline deadline) {
+void agree_all_well(Communicator& comm, const std::exception_ptr& mine, Deadline deadline,
+                    const Operation& operation) {
   const Verdict own = verdict_of(mine);
   if (own.kind == Kind::comm) std::rethrow_exception(mine);
-  Blob blob(1 + own.text.size());
-  blob[0] = static_cast<std::byte>(own.kind);
-  std::memcpy(blob.data() + 1, own.text.data(), own.text.size());
+  const Blob blob = pack(Message{{{"call", operation.call}, {"problem", operation.problem}}, own});
+  const std::vector<Blob> blobs = comm.all_gather(blob, deadline);
 
-  const auto verdicts = comm.all_gather(blob, deadline);
-  const auto kind_of = [](const Blob& verdict) { return static_cast<Kind>(verdict.at(0)); };
-  const auto failed = std::ranges::find_if(verdicts, [&](const Blob& v) { return kind_of(v) != Kind::well; });
+  std::vector<std::vector<Field>> operations;
+  std::vector<Verdict> verdicts;
+  for (const Blob& b : blobs) {
+    Message message = unpack_message(b);
+    operations.push_back(std::move(message.operation));
+    verdicts.push_back(std::move(message.verdict));
+  }
+  // Ranks that do different things make no sense of each other's errors.
+  if (const std::string difference = first_difference(operations); !difference.empty())
+    throw UsageError(difference);
+
+  const auto failed = std::ranges::find_if(verdicts, [](const Verdict& v) { return v.kind != Kind::well; });
   if (failed == verdicts.end()) return;
   // What went wrong in the same way everywhere is nobody's in particular.
-  if (std::ranges::all_of(verdicts, [&](const Blob& v) { return v == blob; })) std::rethrow_exception(mine);
+  if (std::ranges::all_of(blobs, [&](const Blob& b) { return b == blob; })) std::rethrow_exception(mine);
   const auto rank = failed - verdicts.begin();
   if (rank == comm.rank() && own.kind == Kind::other) std::rethrow_exception(mine);
-  const std::string text(reinterpret_cast<const char*>(failed->data()) + 1, failed->size() - 1);
-  raise(kind_of(*failed), "rank " + std::to_string(rank) + ": " + text);
+  raise(failed->kind, "rank " + std::to_string(rank) + ": " + failed->text);
 }
 
 }  // namespace ringattn

@@ -10,14 +10,6 @@
 namespace ringattn {
 namespace {
 
-int thread_count(const RingOptions& options) {
-  if (options.threads < 0)
-    throw UsageError("threads is " + std::to_string(options.threads) +
-                     ", allowed are 1 and more, or 0 for all CPUs");
-  if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 KernelConfig kernel_config(const Problem& problem, const Sharding& sharding, int rank, int threads,
                            const std::string& isa) {
   return {.shape = problem.heads(),
@@ -99,6 +91,7 @@ struct RingAttention::Impl {
   std::unique_ptr<Plan> plan{};
   std::unique_ptr<Kernel> kernel{};
   Slots slots{};
+  std::string digest{};  // of the problem, once the ranks have agreed on it
 
   Deadline deadline() const { return Clock::now() + options.deadline; }
   std::span<std::byte> own_block() const {
@@ -207,9 +200,10 @@ RingAttention::RingAttention(std::shared_ptr<Communicator> comm, Problem problem
                      .options = std::move(options)}) {
   Impl& self = *impl_;
   const Deadline deadline = self.deadline();
-  together(*self.comm, deadline, [&] { self.check_arguments(); });
+  together(*self.comm, deadline, construction(), [&] { self.check_arguments(); });
   agree_on_fields(*self.comm, fingerprint(self.problem, self.sharding), deadline);
-  together(*self.comm, deadline, [&] { self.allocate(); });
+  together(*self.comm, deadline, construction(), [&] { self.allocate(); });
+  self.digest = ringattn::digest(self.problem, self.sharding);
 }
 
 RingAttention::~RingAttention() = default;
@@ -219,7 +213,7 @@ RingAttention& RingAttention::operator=(RingAttention&&) noexcept = default;
 Timing RingAttention::forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                               const TensorView& out, const LseView& lse, const Positions& positions) {
   Impl& self = *impl_;
-  together(*self.comm, self.deadline(), [&] {
+  together(*self.comm, self.deadline(), operation("forward"), [&] {
     self.check_inputs(q, k, v, positions);
     self.check_forward(out, lse);
   });
@@ -242,7 +236,7 @@ Timing RingAttention::forward(const ConstTensorView& q, const ConstTensorView& k
 Timing RingAttention::backward(const BackwardInputs& in, const Gradients& gradients,
                                const Positions& positions) {
   Impl& self = *impl_;
-  together(*self.comm, self.deadline(), [&] {
+  together(*self.comm, self.deadline(), operation("backward"), [&] {
     self.check_inputs(in.q, in.k, in.v, positions);
     self.check_backward(in, gradients);
     self.reserve_backward();
@@ -272,6 +266,20 @@ Timing RingAttention::backward(const BackwardInputs& in, const Gradients& gradie
   }
   timing.finish = seconds_since(start);
   return timing;
+}
+
+int thread_count(const RingOptions& options) {
+  if (options.threads < 0)
+    throw UsageError("threads is " + std::to_string(options.threads) +
+                     ", allowed are 1 and more, or 0 for all CPUs");
+  if (options.threads > 0) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+Operation RingAttention::construction() { return {.call = "construction", .problem = ""}; }
+
+Operation RingAttention::operation(const char* call) const {
+  return {.call = call, .problem = impl_->digest};
 }
 
 const Plan& RingAttention::plan() const { return *impl_->plan; }

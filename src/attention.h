@@ -5,6 +5,7 @@
 #include <span>
 
 #include "comm/communicator.h"
+#include "src/agreement.h"
 #include "src/executor.h"
 #include "src/plan.h"
 #include "src/problem.h"
@@ -17,6 +18,9 @@ struct RingOptions {
   Mode mode = Mode::overlap;
   std::string isa = "auto";  // CPU instruction set, see kernels/cpu/cpu.h
 };
+
+// Threads that an object with these options uses. Throws UsageError if options.threads is negative.
+int thread_count(const RingOptions& options);
 
 // RoPE positions of this rank's own rows, where they are not the global ones. Empty = global positions;
 // queries stand beside the key they are aligned with (Problem::query_position). Rope::position_offset is
@@ -65,7 +69,9 @@ class RingAttention {
   // Element type as in the problem, last stride 1, other strides free. Inputs are only read; out and lse are
   // written last and may not overlap them. A row that sees no key: out 0, lse -inf. Deterministic to the bit
   // for the same ranks and layout. Throws UsageError (the same on every rank, before any byte moves) naming
-  // the tensor, and CommError; after a CommError the object and its communicator are of no further use.
+  // the tensor, and CommError. Ranks that call different functions, or the same one of objects with different
+  // problems, all throw the same UsageError naming both. After a CommError the object and its communicator
+  // are of no further use.
   Timing forward(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                  const TensorView& out, const LseView& lse = {}, const Positions& positions = {});
 
@@ -84,6 +90,11 @@ class RingAttention {
   Workspace workspace() const;  // as of now
   std::string backend() const;  // the kernel's name, "cpu/AVX3"
   int threads() const;
+
+  // What this rank tells the others when it is constructed, and when forward() or backward() is called. A
+  // binding whose own arguments are wrong tells them with agree_all_well(), instead of letting them wait.
+  static Operation construction();
+  Operation operation(const char* call) const;
 
  private:
   struct Impl;

@@ -87,4 +87,14 @@ std::vector<Field> fingerprint(const Problem& problem, const Sharding& sharding)
   };
 }
 
+std::string digest(const Problem& problem, const Sharding& sharding) {
+  Hash hash;
+  for (const Field& field : fingerprint(problem, sharding)) {
+    // A NUL between words, so that no two lists of fields run into the same bytes.
+    for (const char c : field.name + '\0' + field.value + '\0') hash.add(c);
+  }
+  return problem.mask.name() + " " + std::to_string(problem.seqlen_q()) + " x " +
+         std::to_string(problem.seqlen_k()) + ", hash " + hash.text();
+}
+
 }  // namespace ringattn

@@ -43,5 +43,7 @@ struct Field {
 
 // What ranks compare before the first byte moves. Same problem <=> same fields, in the same order.
 std::vector<Field> fingerprint(const Problem& problem, const Sharding& sharding);
+// The fingerprint in a few words, to tell problems apart: "causal 64 x 64, hash 8a2f...".
+std::string digest(const Problem& problem, const Sharding& sharding);
 
 }  // namespace ringattn

@@ -33,15 +33,18 @@ only_in() {
   fi
 }
 
-ring='src/(agreement|executor|attention|ringattn)'
-pure=$(git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cpp' | grep -vE "^$ring\." | sed -E 's/\./\\./g' | paste -sd'|')
+ring='src/(agreement|executor|attention)'
+pure=$(git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cpp' | grep -vE "^$ring\.|^src/c_api/" | sed -E 's/\./\\./g' | paste -sd'|')
 rule "$pure" "$(sed 's/\\//g' <<<"$pure" | tr '|' '\n' | grep '\.h$' | sed 's/\./\\./g' | paste -sd'|')"
 rule 'src/(agreement|executor)\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|comm/communicator\.h'
 rule 'src/attention\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|comm/communicator\.h'
+rule 'src/c_api/ringattn\.h' 'none'
+rule 'src/c_api/ringattn_mpi\.h' 'ringattn\.h'
+rule 'src/c_api/[a-z_]+\.cpp|src/c_api/(convert|growing_struct|handles|status)\.h' 'src/.*\.h|comm/.*\.h|kernels/cpu/cpu\.h'
 rule 'kernels/.*\.(h|cpp)' 'src/types\.h|src/error\.h|kernels/.*\.h|hwy/.*'
 rule 'comm/.*\.(h|cpp)' 'src/types\.h|src/error\.h|comm/.*\.h'
 rule 'launch/files/.*\.(h|cpp)' 'src/(types|error|layout)\.h|launch/files/.*\.h'
-only_in 'comm/mpi[a-z_]*\.(h|cpp)|launch/[a-z_]+\.(h|cpp)' 'mpi\.h'
+only_in 'comm/mpi[a-z_]*\.(h|cpp)|src/c_api/[a-z_]*mpi\.(h|cpp)|launch/[a-z_]+\.(h|cpp)' 'mpi\.h'
 only_in 'kernels/cpu/.*' 'hwy/'
 only_in 'kernels/cuda/.*|comm/(nccl|staged)\..*' 'cuda|nccl'
 only_in 'kernels/cpu/.*' 'omp\.h'

@@ -26,4 +26,8 @@ plant comm/threads.cpp '#include "src/plan.h"'
 plant kernels/kernel.h '#include "src/mask.h"'
 plant src/executor.cpp '#include <mpi.h>'
 plant src/layout.cpp '#include <omp.h>'
-echo "6 of 6 planted includes found"
+plant src/c_api/ringattn.h '#include <mpi.h>'
+plant src/c_api/ringattn.h '#include "src/types.h"'
+plant src/c_api/mask.cpp '#include "kernels/kernel.h"'
+plant src/plan.h '#include "src/c_api/ringattn.h"'
+echo "10 of 10 planted includes found"

@@ -1,10 +1,11 @@
-# Takes the first ```cpp block of README.md and writes it to OUTPUT, so that what the README shows is compiled.
+# Takes the first ```LANGUAGE block of README.md and writes it to OUTPUT, so that what the README shows is compiled.
 file(READ "${README}" text)
-string(FIND "${text}" "```cpp\n" begin)
+string(FIND "${text}" "```${LANGUAGE}\n" begin)
 if(begin EQUAL -1)
-  message(FATAL_ERROR "${README} has no cpp example")
+  message(FATAL_ERROR "${README} has no ${LANGUAGE} example")
 endif()
-math(EXPR begin "${begin} + 7")
+string(LENGTH "```${LANGUAGE}\n" fence)
+math(EXPR begin "${begin} + ${fence}")
 string(SUBSTRING "${text}" ${begin} -1 text)
 string(FIND "${text}" "```" end)
 string(SUBSTRING "${text}" 0 ${end} text)

@@ -1,4 +1,4 @@
-#include <ringattn/ringattn.h>
+#include <ringattn/ringattn.hpp>
 
 #include <cstdio>
 int main() {
