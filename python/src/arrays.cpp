@@ -30,13 +30,20 @@ std::string text_of(const nb::dlpack::dtype& type) {
   return kind + code + std::to_string(type.bits);
 }
 
-std::string kind_of(nb::handle object) { return nb::type_name(object.type()).c_str(); }
+// A handle, not an accessor: nb::str would take an accessor for a str that is there already.
+std::string text_of(nb::handle object) { return nb::str(object).c_str(); }
+
+std::string kind_of(nb::handle object) {
+  const nb::object name = object.type().attr("__name__");
+  return text_of(name);
+}
 
 // NumPy has no bfloat16 of its own; ml_dtypes adds one, which neither DLPack nor the buffer protocol can
 // name.
 bool is_numpy_bfloat16(nb::handle object) {
-  return nb::hasattr(object, "__array_interface__") && nb::hasattr(object, "dtype") &&
-         std::string(nb::str(object.attr("dtype")).c_str()) == "bfloat16";
+  if (!nb::hasattr(object, "__array_interface__") || !nb::hasattr(object, "dtype")) return false;
+  const nb::object dtype = object.attr("dtype");
+  return text_of(dtype) == "bfloat16";
 }
 
 // What the object itself says about it, if it says anything: a torch tensor that requires gradients does.
@@ -45,7 +52,7 @@ std::string export_error(nb::handle object) {
   try {
     object.attr("__dlpack__")();
   } catch (const nb::python_error& error) {
-    return nb::str(error.value()).c_str();
+    return text_of(error.value());
   }
   return "its memory cannot be written";
 }
