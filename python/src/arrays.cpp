@@ -70,12 +70,15 @@ void check_dimensions(const Array& array, const char* name, const char* meaning)
                      std::to_string(N) + " " + meaning);
 }
 
+// Exporters write any strides for an array without elements and for an extent of 1, where nothing is stepped
+// over; the library looks at the last one all the same, so it gets the 1 that a dense array has.
 template <std::size_t N, class Array>
 void copy_extents(const Array& array, std::array<index_t, N>& shape, std::array<index_t, N>& stride) {
   for (std::size_t i = 0; i < N; ++i) {
     shape[i] = static_cast<index_t>(array.shape(i));
     stride[i] = array.stride(i);
   }
+  if (array.size() == 0 || shape[N - 1] == 1) stride[N - 1] = 1;
 }
 
 }  // namespace
