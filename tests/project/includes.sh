@@ -44,6 +44,7 @@ rule 'src/c_api/[a-z_]+\.cpp|src/c_api/(convert|growing_struct|handles|status)\.
 rule 'kernels/.*\.(h|cpp)' 'src/types\.h|src/error\.h|kernels/.*\.h|hwy/.*'
 rule 'comm/.*\.(h|cpp)' 'src/types\.h|src/error\.h|comm/.*\.h'
 rule 'launch/files/.*\.(h|cpp)' 'src/(types|error|layout)\.h|launch/files/.*\.h'
+rule 'python/src/.*\.(h|cpp)' '[a-z]+\.h|src/.*\.h|comm/.*\.h|kernels/cpu/cpu\.h'
 only_in 'comm/mpi[a-z_]*\.(h|cpp)|src/c_api/[a-z_]*mpi\.(h|cpp)|launch/[a-z_]+\.(h|cpp)' 'mpi\.h'
 only_in 'kernels/cpu/.*' 'hwy/'
 only_in 'kernels/cuda/.*|comm/(nccl|staged)\..*' 'cuda|nccl'

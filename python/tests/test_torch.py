@@ -1,0 +1,64 @@
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: the torch binding is not tested")
+
+import torch.nn.functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from ringattn import RingAttention, UsageError  # noqa: E402
+from ringattn.torch import ring_attention  # noqa: E402
+
+
+def inputs(dtype=torch.float32):
+    torch.manual_seed(3)
+    return [torch.randn(2, 37, heads, 8).to(dtype).requires_grad_() for heads in (6, 2, 2)]
+
+
+def plain(q, k, v):
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+
+
+@pytest.mark.parametrize("loss", [lambda out: out.sum(), lambda out: (out.transpose(1, 2) ** 2).mean()])
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_gradients_are_those_of_torch(loss, checkpointed):
+    q, k, v = inputs()
+    ring = RingAttention(num_heads=6, num_heads_kv=2, head_dim=8, batch=2, seqlen_q=37, threads=1)
+    if checkpointed:
+        out = checkpoint(lambda *x: ring_attention(*x, attention=ring), q, k, v, use_reentrant=False)
+    else:
+        out = ring_attention(q, k, v, attention=ring)
+    torch.testing.assert_close(out, plain(q, k, v))
+    got = torch.autograd.grad(loss(out), (q, k, v))
+    torch.testing.assert_close(got, torch.autograd.grad(loss(plain(q, k, v)), (q, k, v)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits(dtype):
+    q, k, v = inputs(dtype)
+    out = ring_attention(q, k, v, threads=1)
+    got = torch.autograd.grad(out.sum(), (q, k, v))
+    assert out.dtype == dtype and all(x.dtype == dtype for x in got)
+    wide = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    torch.testing.assert_close(out.float(), plain(*wide), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(mode):
+    q, k, v = inputs()
+    with mode():
+        out = ring_attention(q, k, v, threads=1)
+    assert not out.requires_grad
+
+
+def test_second_derivative_is_refused():
+    q, k, v = inputs()
+    (dq,) = torch.autograd.grad(ring_attention(q, k, v, threads=1).pow(2).sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable|differentiate twice"):
+        dq.sum().backward()
+
+
+def test_an_object_and_arguments_contradict():
+    ring = RingAttention(num_heads=6, num_heads_kv=2, head_dim=8, batch=2, seqlen_q=37, threads=1)
+    with pytest.raises(UsageError, match="mask"):
+        ring_attention(*inputs(), attention=ring, mask="full")
