@@ -1,10 +1,12 @@
-// The CPU kernel from load_queries to finish, as a fraction of the FMA peak measured in the same run, and its
-// parts. The table in bench/README.md comes from
+// The CPU kernel from load_queries to finish, and from load_rows to finish_gradients, as a fraction of the
+// FMA peak measured in the same run, and its parts. The table in bench/README.md comes from
 //   build/bench/bench_kernels --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <cstring>
 #include <ctime>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -20,13 +22,14 @@ struct Setting {
   bool causal = false;
   int threads = 1;
   index_t heads = 8, heads_kv = 8, head_dim = 128;
+  bool backward = false;
 };
 
 std::string name_of(const Setting& s) {
   const char* dtype = s.dtype == DType::f32 ? "f32" : s.dtype == DType::bf16 ? "bf16" : "f16";
   return s.isa + "/" + dtype + "/L" + std::to_string(s.rows) + "/H" + std::to_string(s.heads) + "-" +
          std::to_string(s.heads_kv) + "/D" + std::to_string(s.head_dim) + (s.causal ? "/causal" : "/full") +
-         "/t" + std::to_string(s.threads);
+         "/t" + std::to_string(s.threads) + (s.backward ? "/backward" : "");
 }
 
 // Random bits in a safe range: the exponent field is near the middle for all three dtypes.
@@ -49,36 +52,83 @@ std::vector<std::byte> random_elements(DType dtype, index_t count) {
   return bytes;
 }
 
+// The tensors of a setting, and a kernel for them.
+struct Case {
+  explicit Case(const Setting& s)
+      : setting(s),
+        q(random_elements(s.dtype, s.rows * s.heads * s.head_dim)),
+        k(random_elements(s.dtype, s.rows * s.heads_kv * s.head_dim)),
+        v(k),
+        out(q.size()),
+        lse(static_cast<std::size_t>(s.rows * s.heads)),
+        kernel(make_cpu_kernel({.shape = {1, s.heads, s.heads_kv, s.head_dim, s.head_dim},
+                                .dtype = s.dtype,
+                                .softmax_scale = 1 / std::sqrt(static_cast<double>(s.head_dim)),
+                                .q_rows = s.rows,
+                                .threads = s.threads,
+                                .isa = s.isa})),
+        block(kernel->allocate(kernel->block_bytes(s.rows))),
+        tile{{0, s.rows}, {0, s.rows}, {.hi = s.causal ? 0 : kUnbounded}} {}
+
+  ConstTensorView queries(const std::vector<std::byte>& x) const {
+    return dense_view(x.data(), setting.dtype, {1, setting.rows, setting.heads, setting.head_dim});
+  }
+  ConstTensorView keys(const std::vector<std::byte>& x) const {
+    return dense_view(x.data(), setting.dtype, {1, setting.rows, setting.heads_kv, setting.head_dim});
+  }
+
+  void forward() {
+    kernel->load_queries(queries(q), {});
+    kernel->load_block(keys(k), keys(v), {}, block.bytes());
+    kernel->attend({&tile, 1}, block.bytes(), setting.rows, {});
+    kernel->finish(dense_view(out.data(), setting.dtype, queries(q).shape),
+                   dense_lse(lse.data(), 1, setting.heads, setting.rows));
+  }
+
+  // The gradient dout is q: its values do not matter.
+  void backward(Buffer& sums, std::vector<std::byte>& dq, std::vector<std::byte>& dk,
+                std::vector<std::byte>& dv) {
+    std::memset(sums.data.get(), 0, sums.size);
+    kernel->load_rows(queries(q), {}, queries(q), queries(out),
+                      as_const(dense_lse(lse.data(), 1, setting.heads, setting.rows)), {});
+    kernel->load_block(keys(k), keys(v), {}, block.bytes());
+    kernel->attend_backward({&tile, 1}, block.bytes(), setting.rows, {.bytes = sums.bytes()}, {});
+    kernel->finish_rows(dense_view(dq.data(), setting.dtype, queries(q).shape), {});
+    kernel->finish_gradients(sums.bytes(), dense_view(dk.data(), setting.dtype, keys(k).shape),
+                             dense_view(dv.data(), setting.dtype, keys(k).shape), {});
+  }
+
+  Setting setting;
+  std::vector<std::byte> q, k, v, out;
+  std::vector<float> lse;
+  std::unique_ptr<Kernel> kernel;
+  Buffer block;
+  Tile tile;
+};
+
 void whole_kernel(benchmark::State& state, const Setting& s) {
-  const HeadShape shape{1, s.heads, s.heads_kv, s.head_dim, s.head_dim};
-  const std::array<index_t, 4> q_shape{1, s.rows, s.heads, s.head_dim},
-      k_shape{1, s.rows, s.heads_kv, s.head_dim};
-  const auto q = random_elements(s.dtype, s.rows * s.heads * s.head_dim);
-  const auto k = random_elements(s.dtype, s.rows * s.heads_kv * s.head_dim);
-  const auto v = random_elements(s.dtype, s.rows * s.heads_kv * s.head_dim);
-  std::vector<std::byte> out(q.size());
-  std::vector<float> lse(static_cast<std::size_t>(s.rows * s.heads));
-  const auto kernel = make_cpu_kernel({.shape = shape,
-                                       .dtype = s.dtype,
-                                       .softmax_scale = 1 / std::sqrt(static_cast<double>(s.head_dim)),
-                                       .q_rows = s.rows,
-                                       .threads = s.threads,
-                                       .isa = s.isa});
-  const Buffer block = kernel->allocate(kernel->block_bytes(s.rows));
-  const Tile tile{{0, s.rows}, {0, s.rows}, {.hi = s.causal ? 0 : kUnbounded}};
+  Case c(s);
+  Buffer sums;
+  std::vector<std::byte> dq, dk, dv;
+  if (s.backward) {
+    c.forward();  // out and lse are what backward takes
+    c.kernel->reserve(Pass::backward);
+    sums = c.kernel->allocate(c.kernel->gradient_bytes(s.rows));
+    dq.resize(c.q.size()), dk.resize(c.k.size()), dv.resize(c.v.size());
+  }
   const double peak = measure_fma_peak(s.threads, s.isa, 0.2);  // of this case: a machine's clock drifts
   const std::clock_t cpu_start = std::clock();
   for (auto _ : state) {
-    kernel->load_queries(dense_view(q.data(), s.dtype, q_shape), {});
-    kernel->load_block(dense_view(k.data(), s.dtype, k_shape), dense_view(v.data(), s.dtype, k_shape), {},
-                       block.bytes());
-    kernel->attend({&tile, 1}, block.bytes(), s.rows, {});
-    kernel->finish(dense_view(out.data(), s.dtype, q_shape), dense_lse(lse.data(), 1, s.heads, s.rows));
+    if (s.backward) {
+      c.backward(sums, dq, dk, dv);
+    } else {
+      c.forward();
+    }
   }
   const double cpu = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / s.threads;
   const double rows = static_cast<double>(s.rows);
   const double pairs = s.causal ? rows * (rows + 1) / 2 : rows * rows;
-  const double flops = 4 * pairs * static_cast<double>(s.head_dim * s.heads);
+  const double flops = (s.backward ? 10 : 4) * pairs * static_cast<double>(s.head_dim * s.heads);
   using benchmark::Counter;
   state.counters["GFLOP/s"] = Counter(flops * 1e-9, Counter::kIsIterationInvariantRate);
   state.counters["peak"] = peak * 1e-9;
@@ -88,11 +138,15 @@ void whole_kernel(benchmark::State& state, const Setting& s) {
 }
 
 void register_all() {
-  const auto add = [](const Setting& s) {
-    benchmark::RegisterBenchmark(name_of(s).c_str(), [s](benchmark::State& state) { whole_kernel(state, s); })
-        ->UseRealTime()
-        ->Unit(benchmark::kMillisecond)
-        ->MinTime(0.5);
+  const auto add = [](Setting s) {
+    for (const bool backward : {false, true}) {
+      s.backward = backward;
+      benchmark::RegisterBenchmark(name_of(s).c_str(),
+                                   [s](benchmark::State& state) { whole_kernel(state, s); })
+          ->UseRealTime()
+          ->Unit(benchmark::kMillisecond)
+          ->MinTime(0.5);
+    }
   };
   const int all = 2;
   for (const std::string& isa : cpu_isas()) {

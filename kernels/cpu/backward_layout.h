@@ -6,11 +6,11 @@
 // order in which tasks take them, so that the first bytes to arrive are the first ones needed.
 //
 // A group (what stays): 48 consecutive query rows of one head, a lane each, fp32:
+//   RowsState
 //   q         [head_dim][48]                   turned, times Scaling::factor
 //   dout      [head_dim_v][48]
-//   total     [head_dim rounded up to 8][48]   dq / softmax_scale, of all spans of keys but the last
-//   span      likewise                         of the last span
-//   RowsState
+//   span      [head_dim rounded up to 8][48]   dq / softmax_scale, of the last span of keys
+//   total     likewise                         of all spans before; seldom touched, so it comes last
 // Example: head_dim 128, 100 query rows -> 3 groups of 99,136 bytes; 44 lanes of the last are padding.
 #pragma once
 #include "kernels/cpu/packed.h"
@@ -59,26 +59,25 @@ struct RowsLayout {
     return static_cast<std::size_t>(((batch * heads + head) * groups + group) * group_bytes);
   }
 
+  // Of a group, from its start on: what a step touches.
+  index_t step_bytes() const { return group_bytes - dq_floats * index_t{sizeof(float)}; }
+
   index_t heads, groups, q_floats, dout_floats, dq_floats, group_bytes;
   std::size_t bytes;
 };
 
 // One group inside the state.
 struct RowsView {
-  float *q, *dout, *total, *span;
   RowsState* rows;
+  float *q, *dout, *span, *total;
 };
 inline RowsView rows_view(const RowsLayout& layout, std::byte* state, index_t batch, index_t head,
                           index_t group) {
-  float* q = reinterpret_cast<float*>(state + layout.offset(batch, head, group));
+  auto* rows = reinterpret_cast<RowsState*>(state + layout.offset(batch, head, group));
+  auto* q = reinterpret_cast<float*>(rows + 1);
   float* dout = q + layout.q_floats;
-  float* total = dout + layout.dout_floats;
-  float* span = total + layout.dq_floats;
-  return {.q = q,
-          .dout = dout,
-          .total = total,
-          .span = span,
-          .rows = reinterpret_cast<RowsState*>(span + layout.dq_floats)};
+  float* span = dout + layout.dout_floats;
+  return {.rows = rows, .q = q, .dout = dout, .span = span, .total = span + layout.dq_floats};
 }
 
 // Keys of a task. Its panels and sums, and what passes by of the groups, should stay in an L2 cache of 1 MiB:

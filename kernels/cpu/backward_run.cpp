@@ -139,6 +139,7 @@ class Task {
     order_.pass(index_, position);
     const RowsView view = rows_view(run_.rows_layout, run_.rows, batch_, head, group);
     GradientStep step = step_of(view);
+    prefetch_after(group, head, step);
     bool turn = false;  // ours to add to dq
     for (const Piece& piece : pieces) {
       if (!sees(piece)) continue;
@@ -161,12 +162,8 @@ class Task {
   GradientStep step_of(const RowsView& view) {
     const ScratchLayout& at = run_.scratch_layout;
     const HeadShape& shape = run_.shape;
-    for (index_t lane = 0; lane < kGroup; lane += kPanel) {
-      run_.target.columns_to_rows(view.q + lane, kGroup, shape.head_dim,
-                                  scratch(at.q_rows) + lane * at.k_stride, at.k_stride);
-      run_.target.columns_to_rows(view.dout + lane, kGroup, shape.head_dim_v,
-                                  scratch(at.dout_rows) + lane * at.v_stride, at.v_stride);
-    }
+    run_.target.group_to_rows(view.q, shape.head_dim, scratch(at.q_rows), at.k_stride);
+    run_.target.group_to_rows(view.dout, shape.head_dim_v, scratch(at.dout_rows), at.v_stride);
     return {.q = view.q,
             .dout = view.dout,
             .q_rows = scratch(at.q_rows),
@@ -187,6 +184,14 @@ class Task {
             .keys = static_cast<int>(padded_keys_),
             .slope = run_.slope,
             .k_finite = k_finite_};
+  }
+
+  void prefetch_after(index_t group, index_t head, GradientStep& step) const {
+    const bool same_group = head + 1 < (head_kv_ + 1) * run_.shape.group();
+    if (!same_group && group == block_.groups.begin) return;
+    const index_t next_head = same_group ? head + 1 : head_kv_ * run_.shape.group();
+    step.next = run_.rows + run_.rows_layout.offset(batch_, next_head, same_group ? group : group - 1);
+    step.next_bytes = static_cast<int>(run_.rows_layout.step_bytes());
   }
 
   void show(const Piece& piece, index_t group, GradientStep& step) const {

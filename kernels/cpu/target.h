@@ -37,6 +37,8 @@ struct GradientStep {
   int head_dim = 0, dim_v = 0, k_stride = 0, v_stride = 0, keys = 0;
   float slope = 1;
   int key_begin = 0, key_end = 0, lane_begin = 0, lane_end = 0, lo = 0, hi = 0;
+  const std::byte* next = nullptr;  // what the step after this one will read, so many bytes of it
+  int next_bytes = 0;
   bool k_finite = true;  // false: K holds NaN or infinity, which hidden keys must not spread
 };
 
@@ -68,6 +70,8 @@ struct Target {
   void (*rows_to_columns)(const float* rows, index_t n, float* to, index_t to_stride);
   // And back: rows[r * row_stride + c] = from[c * from_stride + r].
   void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows, index_t row_stride);
+  // The same for all 48 lanes of a group's [n][48].
+  void (*group_to_rows)(const float* from, index_t n, float* rows, index_t row_stride);
   // Transposes `count` dense 8 x 8 blocks, which start from_step and to_step floats apart.
   void (*transpose_blocks)(const float* from, index_t from_step, index_t count, float* to, index_t to_step);
 

@@ -45,6 +45,7 @@ const Target& ThisTarget() {
       .normalize = Normalize,
       .rows_to_columns = RowsToColumns,
       .columns_to_rows = ColumnsToRows,
+      .group_to_rows = GroupToRows,
       .transpose_blocks = TransposeBlocks,
       .fma_chains = FmaChains,
       .fma_flops = kFmaFlops,

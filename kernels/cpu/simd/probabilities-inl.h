@@ -93,9 +93,19 @@ HWY_NOINLINE void GradientEdgeTile(const GradientStep& step, int lane, int key) 
   });
 }
 
+// A part of what the next step will read, towards the L2 cache: it comes from another cache or from memory,
+// and takes 4 % of the time if it is waited for. `done` counts panels of both products.
+HWY_INLINE void PrefetchNext(const GradientStep& step, int done) {
+  const int panels = 2 * ((step.key_end + kPanel - 1) / kPanel - step.key_begin / kPanel);
+  const int lines = (step.next_bytes + 63) / 64, a_panel = (lines + panels - 1) / panels;
+  for (int line = done * a_panel; line < Least((done + 1) * a_panel, lines); ++line)
+    __builtin_prefetch(step.next + line * 64, 0, 2);
+}
+
 template <class Kind>
-HWY_INLINE void GradientTiles(const GradientStep& step, const KeyRange (&strips)[kStrips]) {
+HWY_INLINE void GradientTiles(const GradientStep& step, const KeyRange (&strips)[kStrips], int& done) {
   for (int key = step.key_begin / kPanel * kPanel; key < step.key_end; key += kPanel) {
+    PrefetchNext(step, done++);
     RINGATTN_UNROLL for (int s = 0; s < kStrips; ++s) {
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
         const KeyRange& strip = strips[s];
@@ -117,8 +127,9 @@ HWY_INLINE void GradientTiles(const GradientStep& step, const KeyRange (&strips)
 void Probabilities(const GradientStep& step) {
   KeyRange strips[kStrips];
   for (int s = 0; s < kStrips; ++s) strips[s] = KeysOf(step, s * kStrip);
-  GradientTiles<Probability>(step, strips);
-  GradientTiles<ScoreGradient>(step, strips);
+  int done = 0;
+  GradientTiles<Probability>(step, strips, done);
+  GradientTiles<ScoreGradient>(step, strips, done);
 }
 
 }  // namespace ringattn::cpu::HWY_NAMESPACE

@@ -13,6 +13,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace ringattn::cpu::HWY_NAMESPACE {
 
+// Keys of a tile at most. AVX2 has too few registers to leave the L1 cache in peace: there dS of so many keys
+// should stay in it.
+inline constexpr int kQueryKeys = RINGATTN_AVX512 ? 256 : 128;
+
 // Keys [begin, end), in whole tiles, that vectors [first, last) of a strip see something of. Both ends of a
 // band move to higher lanes with the keys, so the vectors at hand change at most 2 * kVecs - 1 times.
 struct KeySegment {
@@ -80,31 +84,41 @@ HWY_NOINLINE void QueryGradientsOfShown(const GradientStep& step, const KeyRange
 }
 
 template <bool kPrefetch>
-HWY_INLINE void QueryTile(const GradientStep& step, const KeyRange& strip, const float* panel, float* dq) {
+HWY_INLINE void QueryTile(const GradientStep& step, const KeyRange& keys, const float* panel, float* dq) {
   Vec acc[kRows][kVecs];
   ZeroTile(acc);
-  MultiplyPanel<0, kVecs, kPrefetch>(panel + strip.first * kPanel,
-                                     step.ds + strip.first * kGroup + strip.lane, strip.last - strip.first,
-                                     step.keys * kPanel, acc);
+  MultiplyPanel<0, kVecs, kPrefetch>(panel + keys.first * kPanel, step.ds + keys.first * kGroup + keys.lane,
+                                     keys.last - keys.first, step.keys * kPanel, acc);
   AddTile(acc, dq);
+}
+
+// All columns, of a strip that is whole.
+HWY_INLINE void WholeQueryStrip(const GradientStep& step, const KeyRange& keys) {
+  for (int c = 0; c < step.head_dim; c += kPanel) {
+    RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
+      const float* panel = step.k_columns + c * step.keys + half;
+      float* dq = step.dq + (c + half) * kGroup + keys.lane;
+      if (half == 0) {  // one tile a panel fetches the next one
+        QueryTile<true>(step, keys, panel, dq);
+      } else {
+        QueryTile<false>(step, keys, panel, dq);
+      }
+    }
+  }
 }
 
 HWY_INLINE void QueryStrip(const GradientStep& step, const KeyRange& strip) {
   if (strip.first == strip.last) return;
-  if (!strip.whole && !step.k_finite) return QueryGradientsOfShown(step, strip);
-  const KeySegments segments = strip.whole ? KeySegments{} : SegmentsOf(step, strip);
-  for (int c = 0; c < step.head_dim; c += kPanel) {
-    RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
-      const float* panel = step.k_columns + c * step.keys + half;
-      float* dq = step.dq + (c + half) * kGroup + strip.lane;
-      if (HWY_UNLIKELY(!strip.whole)) {
-        QueryEdgeTile(step, strip, segments, panel, dq);
-      } else if (half == 0) {  // one tile a panel fetches the next one
-        QueryTile<true>(step, strip, panel, dq);
-      } else {
-        QueryTile<false>(step, strip, panel, dq);
-      }
-    }
+  if (HWY_LIKELY(strip.whole)) {
+    for (int key = strip.first; key < strip.last; key += kQueryKeys)
+      WholeQueryStrip(step, {strip.lane, key, Least(key + kQueryKeys, strip.last), true});
+    return;
+  }
+  if (!step.k_finite) return QueryGradientsOfShown(step, strip);
+  const KeySegments segments = SegmentsOf(step, strip);
+  for (int c = 0; c < step.head_dim; c += kRows) {
+    const float* panel = step.k_columns + c / kPanel * kPanel * step.keys + c % kPanel;
+    QueryEdgeTile(step, strip, segments, panel, step.dq + c * kGroup + strip.lane);
   }
 }
 

@@ -154,6 +154,16 @@ void ColumnsToRows(const float* from, index_t from_stride, index_t n, float* row
     for (int r = 0; r < 8; ++r) rows[r * row_stride + c] = from[c * from_stride + r];
 }
 
+// Eight columns at a time, so that both sides are walked through line by line.
+void GroupToRows(const float* from, index_t n, float* rows, index_t row_stride) {
+  index_t c = 0;
+  for (; c + 8 <= n; c += 8)
+    for (index_t lane = 0; lane < kGroup; lane += 8)
+      Transpose8x8(from + c * kGroup + lane, kGroup, rows + lane * row_stride + c, row_stride);
+  for (; c < n; ++c)
+    for (index_t lane = 0; lane < kGroup; ++lane) rows[lane * row_stride + c] = from[c * kGroup + lane];
+}
+
 void TransposeBlocks(const float* from, index_t from_step, index_t count, float* to, index_t to_step) {
   for (index_t i = 0; i < count; ++i) Transpose8x8(from + i * from_step, 8, to + i * to_step, 8);
 }
