@@ -89,6 +89,7 @@ class CpuKernel final : public Kernel {
     const HeadShape& shape = config_.shape;
     check_tensor("q", q, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
     check_rotation(rotation, shape.head_dim);
+    if (room_ == Pass::backward) clear_forward_scratch();
     pack_queries(target_, q, rotation, scaling_.factor, layout_, arena_.data.get(), config_.threads);
   }
 
@@ -198,6 +199,13 @@ class CpuKernel final : public Kernel {
   }
 
  private:
+  // Forward's scratch is 0 between its tasks (run.cpp), but backward works in the same arena and leaves its
+  // own numbers there: a forward after it would add them to its sums.
+  void clear_forward_scratch() {
+    std::fill_n(reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
+                config_.threads * scratch_floats(config_.shape, config_.dtype), 0.0f);
+  }
+
   KernelConfig config_;
   const Target& target_;
   Scaling scaling_;
