@@ -59,14 +59,19 @@ TEST(GradientBits, are_the_same_in_fifty_calls) {
   }
 }
 
-// Case A38: forward and backward of one object do not disturb each other, nor does another object.
-TEST(GradientBits, do_not_depend_on_what_was_called_before) {
-  const Problem a = causal_problem(37), b = causal_problem(53, 4, 2, 16);
-  const auto sharding_a = Sharding::make(LayoutKind::zigzag, 37, 37, 3),
+// Case A38: forward and backward of one object do not disturb each other, nor does another object. Several
+// threads and groups, since what one call leaves behind lies in the scratch of a thread.
+class AfterOtherCalls : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Threads, AfterOtherCalls, testing::Values(1, 2, 3));
+
+TEST_P(AfterOtherCalls, gradients_and_outputs_keep_their_bits) {
+  const RingOptions options{.threads = GetParam()};
+  const Problem a = causal_problem(601), b = causal_problem(53, 4, 2, 16);
+  const auto sharding_a = Sharding::make(LayoutKind::zigzag, 601, 601, 3),
              sharding_b = Sharding::make(LayoutKind::striped, 53, 53, 3);
   const Inputs in_a = random_inputs(a, 1), in_b = random_inputs(b, 2);
   run_thread_ranks(3, [&](const std::shared_ptr<Communicator>& comm) {
-    RingAttention ring_a(comm, a, sharding_a, {.threads = 1}), ring_b(comm, b, sharding_b, {.threads = 1});
+    RingAttention ring_a(comm, a, sharding_a, options), ring_b(comm, b, sharding_b, options);
     RankTensors mine_a(a, sharding_a, comm->rank(), in_a), mine_b(b, sharding_b, comm->rank(), in_b);
     mine_a.forward(ring_a);
     const auto forward = mine_a.input_bytes();

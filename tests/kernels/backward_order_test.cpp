@@ -138,7 +138,8 @@ TEST_P(EveryIsa, AnErrorEndsTheWaitsOfAllThreads) {
         return 0;
       }),
                    std::runtime_error);
-      left = calls;
+      // The caller polls once at least; more often only if it gets to work before the others are done.
+      left = threads == 1 ? calls : 0;
       EXPECT_THROW(c.attend({}, count_down), std::runtime_error);
     }
   }

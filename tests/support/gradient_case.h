@@ -31,8 +31,8 @@ bool same_gradients(const GradientAnswer& a, const GradientAnswer& b);
 
 // The accuracy rule of the design: at most 3 times the error of the naive gradients. Floors, since a naive
 // result may be right by luck (one visible key: dP - delta is exactly 0 there). What is added up may cancel,
-// so they refer to the sum of its absolute values: 2 units of fp32, and one more for each unit of |lse|, whose
-// rounding is in every p. A result in 16 bits has its own rounding besides.
+// so they refer to the sum of its absolute values: 2 units of fp32, and one more for each unit of |lse|,
+// whose rounding is in every p. A result in 16 bits has its own rounding besides.
 struct GradientBound {
   double dq, dk, dv;
 };
