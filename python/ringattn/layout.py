@@ -21,7 +21,7 @@ class Layout(_core.Layout):
     @classmethod
     def custom(cls, seqlen: int, segments: Sequence[Sequence[tuple[int, int, int]]]) -> Layout:
         """One list of (begin, count, stride) per rank; every position is held exactly once."""
-        return cls(seqlen, [list(map(tuple, rank)) for rank in segments])
+        return cls(seqlen, [[(begin, count, stride) for begin, count, stride in rank] for rank in segments])
 
     def positions(self, rank: int) -> npt.NDArray[np.int64]:
         """Global positions of the rank's rows, int64 [rows]."""

@@ -32,13 +32,13 @@ def ring_attention(
         attention = for_arrays(q, k, v, **arguments)
     elif arguments:
         raise UsageError(f"attention is given, and so is {next(iter(arguments))}, which it has decided already")
-    out: torch.Tensor = _RingAttention.apply(q, k, v, attention, positions_q, positions_k)  # type: ignore[no-untyped-call]
+    out: torch.Tensor = _RingAttention.apply(q, k, v, attention, positions_q, positions_k)
     return out
 
 
 class _RingAttention(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ring: RingAttention, at_q: Any, at_k: Any
     ) -> torch.Tensor:
         out, lse = ring.forward(q.detach(), k.detach(), v.detach(), positions_q=at_q, positions_k=at_k)
@@ -47,8 +47,8 @@ class _RingAttention(torch.autograd.Function):
         return out  # type: ignore[no-any-return]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, dout: torch.Tensor) -> Any:  # type: ignore[override]
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dout: torch.Tensor) -> Any:
         # The gradient of a sum is one number with stride 0 everywhere; the library wants stride 1 along the last
         # dimension alone. autograd gives gradients in out's dtype.
         if dout.stride(-1) != 1:

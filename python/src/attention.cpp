@@ -32,8 +32,8 @@ class Attention {
                                         RingOptions{.threads = threads, .deadline = patience_, .isa = isa});
   }
 
-  nb::dict forward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
-                   nb::handle positions_q, nb::handle positions_k) {
+  Seconds forward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
+                  nb::handle positions_q, nb::handle positions_k) {
     struct {
       ConstTensorView q, k, v;
       TensorView out;
@@ -54,9 +54,9 @@ class Attention {
     return timed([&] { return ring_->forward(call.q, call.k, call.v, call.out, call.lse, call.positions); });
   }
 
-  nb::dict backward(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
-                    nb::handle dq, nb::handle dk, nb::handle dv, nb::handle positions_q,
-                    nb::handle positions_k) {
+  Seconds backward(nb::handle dout, nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
+                   nb::handle dq, nb::handle dk, nb::handle dv, nb::handle positions_q,
+                   nb::handle positions_k) {
     BackwardInputs in;
     Gradients gradients;
     Positions positions;
@@ -84,7 +84,7 @@ class Attention {
     translate(call.c_str(), [&] { throw UsageError(text); });
   }
 
-  nb::dict workspace() const {
+  Counts workspace() const {
     const Workspace bytes = ring_->workspace();
     nb::dict data;
     data["kernel"] = bytes.kernel;
@@ -112,7 +112,7 @@ class Attention {
   }
 
   template <class Call>
-  static nb::dict timed(Call&& call) {
+  static Seconds timed(Call&& call) {
     Timing timing;
     {
       const nb::gil_scoped_release release;

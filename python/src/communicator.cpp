@@ -107,7 +107,7 @@ void bind_communicator(nb::module_& module) {
           "name", [](const RankCommunicator& c) { return c.ring->name(); }, "'self', 'threads' or 'mpi'.")
       .def_prop_ro(
           "sent",
-          [](const RankCommunicator& c) {
+          [](const RankCommunicator& c) -> Counts {
             nb::dict sent;
             sent["bytes"] = c.ring->sent().bytes;
             sent["messages"] = c.ring->sent().messages;

@@ -63,7 +63,7 @@ nb::dict workspace_data(const Workspace& bytes) {
   return data;
 }
 
-nb::dict plan_data(const Configuration& configuration, int rank, int threads) {
+Data plan_data(const Configuration& configuration, int rank, int threads) {
   const Problem& problem = configuration.problem;
   const Plan plan(problem, configuration.sharding, rank);
   const HeadShape shape = problem.heads();
