@@ -79,10 +79,11 @@ class RingAttention {
   // dout with respect to out; out and lse as forward() gave them for the same q, k, v and positions. dk and
   // dv are sums over all queries of all ranks and over the query heads that read a KV head. Sums are fp32,
   // rounded once to the dtype. A row that sees no key has dq 0 and adds nothing; a key that no query sees has
-  // dk = dv = 0. A NaN in a row's inputs reaches its own dq and dk, dv of the keys that it sees, and nothing
-  // else. p_ij is taken from lse, so it carries lse's rounding: a relative error of |lse| * 2^-24. Inputs are
-  // only read and may have any strides but the last, 0 included. The first call allocates what backward needs
-  // (see workspace). Deterministic, and throws, as forward().
+  // dk = dv = 0. A NaN in q or dout of a row reaches its own dq and dk, dv of the keys that it sees; one in k
+  // or v reaches the rows that see it, and through their dq and ds the dk of all that they see (from k dv,
+  // too). Everything else keeps its bits. p_ij is taken from lse, so it carries lse's rounding: a relative
+  // error of |lse| * 2^-24. Inputs are only read and may have any strides but the last, 0 included. The first
+  // call allocates what backward needs (see workspace). Deterministic, and throws, as forward().
   Timing backward(const BackwardInputs& in, const Gradients& gradients, const Positions& positions = {});
 
   const Plan& plan() const;

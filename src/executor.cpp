@@ -107,8 +107,7 @@ void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& sl
   }
 }
 
-// The turn that deals with hop s = 1, 2, .., and after the last hop with hop 0, in four ranks' view of rank
-// 0:
+// The turns deal with hops 1, 2, .. and after the last one with hop 0. Rank 0 of four ranks:
 //   turn            0       1          2             3             4
 //   block at hand   (own)   3          2             1             own
 //   K, V sent       own     3          2             -             -

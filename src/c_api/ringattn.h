@@ -196,7 +196,8 @@ typedef struct ringattn_hop {
 } ringattn_hop;
 typedef struct ringattn_cost {
   size_t struct_size;
-  double flops; /* of this rank, all heads: exact pairs x 4 head_dim forward, 2.5 times that backward */
+  double flops; /* of this rank, all heads: exact pairs x 2 (head_dim + head_dim_v) forward, 2 (3 head_dim + 2
+                 * head_dim_v) backward, which is 2.5 times as much where the two are equal */
   uint64_t bytes_sent;    /* by this rank to others */
   uint64_t messages_sent; /* blocks; empty ones are not sent */
 } ringattn_cost;
