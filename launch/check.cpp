@@ -95,13 +95,6 @@ class RowChecker {
   SeenBoth seen_;
 };
 
-// One tensor of all ranks.
-Judgement judge(DType type, const std::vector<SeenBoth>& ranks, Seen SeenBoth::*tensor) {
-  std::vector<Seen> parts;
-  for (const SeenBoth& rank : ranks) parts.push_back(rank.*tensor);
-  return launch::judge({.type = type}, parts);
-}
-
 }  // namespace
 
 double check_bytes(const Problem& problem) {
@@ -125,8 +118,8 @@ CheckOutcome check_output(Communicator& comm, const Problem& problem, const Shar
   CheckOutcome outcome{.rows = static_cast<index_t>(plan.rows.size()),
                        .heads_per_row = plan.heads_per_row,
                        .num_heads = problem.shape.num_heads};
-  outcome.out = judge(problem.dtype, ranks, &SeenBoth::out);
-  outcome.lse = judge(DType::f32, ranks, &SeenBoth::lse);
+  outcome.out = judge({.type = problem.dtype}, ranks, &SeenBoth::out);
+  outcome.lse = judge({.type = DType::f32}, ranks, &SeenBoth::lse);
   outcome.passed = outcome.out.passed && outcome.lse.passed;
   if (!outcome.out.passed) {
     outcome.text = wrong_text("out", outcome.out);

@@ -14,9 +14,7 @@ constexpr double kNaiveErrors = 3;
 
 // A sequence without keys has no gradients of them to compare, which is no failure.
 Judgement judge_keys(const Problem& problem, const std::vector<KeysSeen>& ranks, Seen KeysSeen::*tensor) {
-  std::vector<Seen> parts;
-  for (const KeysSeen& rank : ranks) parts.push_back(rank.*tensor);
-  Judgement judgement = judge({.type = problem.dtype, .naive_errors = kNaiveErrors}, parts);
+  Judgement judgement = judge({.type = problem.dtype, .naive_errors = kNaiveErrors}, ranks, tensor);
   if (problem.seqlen_k() == 0) judgement.passed = true;
   return judgement;
 }

@@ -1,5 +1,7 @@
 // One tensor against its float64 reference: how far it is off, how far it may be.
 #pragma once
+#include <algorithm>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +58,14 @@ double error_bound(const Tolerance& tolerance, double naive_error, double larges
 
 // All ranks' parts as one.
 Judgement judge(const Tolerance& tolerance, std::span<const Seen> ranks);
+
+// One tensor of ranks that saw several.
+template <class Sight>
+Judgement judge(const Tolerance& tolerance, const std::vector<Sight>& ranks, Seen Sight::*tensor) {
+  std::vector<Seen> parts(ranks.size());
+  std::transform(ranks.begin(), ranks.end(), parts.begin(), std::mem_fn(tensor));
+  return judge(tolerance, parts);
+}
 
 // "out[batch 0, row 3, head 1, element 2] is nan, float64 reference 0.5: error inf, bound 1e-05".
 std::string wrong_text(const char* name, const Judgement& judgement, bool with_element = true);

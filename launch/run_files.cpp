@@ -134,7 +134,7 @@ OutputFiles attach_outputs(const Files& files, const Shapes& shapes, const std::
   std::size_t begin = 0;
   const auto next = [&] {
     const std::size_t end = names.find('\n', begin);
-    const std::string name = names.substr(begin, end - begin);
+    std::string name = names.substr(begin, end - begin);
     begin = end + 1;
     return name;
   };
