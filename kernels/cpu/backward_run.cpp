@@ -83,7 +83,9 @@ class Task {
     const std::byte* from = run_.block + layout.k_panel(batch_, head_kv_, first_key_);
     k_ = reinterpret_cast<const float*>(from);
     if (run_.dtype != DType::f32) {
-      target.widen(from, run_.dtype, padded_keys_ * dim, 1.0, scratch(scratch_at.k_panels));
+      for (index_t row = 0; row < padded_keys_; row += kPanel)
+        target.widen_pairs(from + row * layout.k_dim * layout.element, run_.dtype, dim,
+                           scratch(scratch_at.k_panels) + row * dim);
       k_ = scratch(scratch_at.k_panels);
     }
     k_finite_ = target.all_finite(k_, padded_keys_ * dim);
@@ -118,7 +120,7 @@ class Task {
     }
     alignas(64) float wide[kPanel * kPanel];
     for (index_t c = 0; c < layout.dim_v; c += kPanel) {
-      run_.target.widen(from + c * rows * layout.element, run_.dtype, kPanel * kPanel, 1.0, wide);
+      run_.target.widen_pairs(from + c * rows * layout.element, run_.dtype, kPanel, wide);
       run_.target.transpose_blocks(wide, 64, 1, to + c * kPanel, 64);
     }
   }

@@ -24,4 +24,10 @@ std::vector<std::string> cpu_isas();
 // independent register accumulators: the ceiling that fraction_of_peak refers to.
 double measure_fma_peak(int threads, const std::string& isa = "auto", double seconds = 0.1);
 
+// What a kernel of that dtype multiplies with: "FMA", or "bf16 dot-product", which makes two products and two
+// sums of them at once.
+std::string cpu_product(DType dtype, const std::string& isa = "auto");
+// The rate of that instruction, measured likewise.
+double measure_product_peak(DType dtype, int threads, const std::string& isa = "auto", double seconds = 0.1);
+
 }  // namespace ringattn

@@ -17,6 +17,61 @@ void reset(const StateLayout& layout, const GroupView& group) {
   std::fill_n(group.rows->shift, kGroup, 0.0f);
   std::fill_n(group.rows->limit, kGroup, -std::numeric_limits<float>::infinity());
   std::fill_n(group.rows->sum, kGroup, 0.0f);
+  group.rows->pairs = false;
+}
+
+// The dot-product instruction takes denormals as 0, so queries have none if they are to be held as pairs. Nor
+// are they so large that denormals of K, which count as 0, would have changed a score: 512 terms of less than
+// 2^-126 * 2^90 are below 2^-27. Infinity and NaN are what they are.
+constexpr float kLowestPaired = 0x1p-126f, kHighestPaired = 0x1p90f;
+
+// The same rows as pairs, if that is as good.
+void pair_queries(const Target& target, index_t dim, const GroupView& group) {
+  group.rows->pairs = target.within_magnitudes(group.q, dim * kGroup, kLowestPaired, kHighestPaired);
+  if (group.rows->pairs) target.pairs->pair_rows(group.q, dim, group.q);
+}
+
+// Rows [first, first + 8) of K as a panel of pairs. What is not turned is copied as it is.
+void pack_key_pairs(const Target& target, const ConstTensorView& k, index_t batch, index_t head,
+                    index_t first, bool turned, Stage& stage, std::byte* panel) {
+  alignas(64) float cells[kPanel * kStageStride];
+  const auto bytes = static_cast<std::size_t>(k.dim()) * size_of(k.dtype);
+  if (turned) stage.load(k, batch, head, 1.0);
+  for (int r = 0; r < kPanel; ++r) {
+    float* row = cells + r * kStageStride;
+    row[k.dim() / 2] = 0.0f;  // the cell of which an odd head_dim fills half
+    if (r >= stage.valid()) {
+      std::fill_n(row, (k.dim() + 1) / 2, 0.0f);
+    } else if (turned) {
+      target.narrow(stage.row(r), k.dtype, k.dim(), row);
+    } else {
+      std::memcpy(row, element_at(k, batch, first + r, head), bytes);
+    }
+  }
+  target.rows_to_columns(cells, (k.dim() + 1) / 2, reinterpret_cast<float*>(panel), kPanel);
+}
+
+// Rows [first, first + 64) of V, 8 columns of two rows at a time.
+void pack_value_pairs(const Target& target, const ConstTensorView& v, index_t batch, index_t head,
+                      index_t first, index_t v_rows, std::byte* panels) {
+  const auto dim = static_cast<std::size_t>(v.dim());
+  alignas(64) std::uint16_t rows[2][kMaxDim] = {}, cells[2 * kMaxDim];
+  const std::size_t chunk = 2 * kPanel * sizeof(std::uint16_t);
+  const std::size_t panel_bytes = static_cast<std::size_t>(v_rows) / 2 * chunk;
+  for (index_t j = 0; j < v_rows; j += 2, panels += chunk) {
+    for (index_t r = 0; r < 2; ++r) {
+      if (first + j + r < v.rows()) {
+        std::memcpy(rows[r], element_at(v, batch, first + j + r, head), dim * sizeof(std::uint16_t));
+      } else {
+        std::memset(rows[r], 0, dim * sizeof(std::uint16_t));
+      }
+    }
+    target.interleave(rows[0], rows[1], round_up(v.dim(), kPanel), cells);
+    const auto* from = reinterpret_cast<const std::byte*>(cells);
+    std::byte* to = panels;
+    for (index_t c = 0; c < v.dim(); c += kPanel, to += panel_bytes, from += chunk)
+      std::memcpy(to, from, chunk);
+  }
 }
 
 // Rows [first, first + 64) of V, 8 columns at a time. V is not turned, so its elements are copied as they
@@ -54,6 +109,7 @@ float log_sum_exp(const RowState& rows, index_t lane, float slope) {
 
 void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
                   const StateLayout& layout, std::byte* state, int threads) {
+  const bool pairs = target.pairs && q.dtype == DType::bf16;
   parallel_tasks(threads, q.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
     Stage stage(target, rotation);
@@ -66,6 +122,8 @@ void pack_queries(const Target& target, const ConstTensorView& q, const Rotation
         if (lane == 0) reset(layout, view);
       }
     }
+    for (index_t head = 0; pairs && head < q.heads(); ++head)
+      pair_queries(target, q.dim(), group_view(layout, state, batch, head, group));
   });
 }
 
@@ -76,22 +134,26 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
     const index_t batch = task / key_blocks, first = task % key_blocks * kKeyBlock;
     const index_t rows = layout.v_rows(first);
     Stage stage(target, rotation);
-    alignas(64) float columns[kMaxDim * kPanel];
     for (index_t row = first; row < first + rows; row += kPanel) {
       stage.turn_to(row, k.rows());
       for (index_t head = 0; head < k.heads(); ++head) {
-        stage.load(k, batch, head, 1.0);
         std::byte* panel = block + layout.k_panel(batch, head, row);
         if (k.dtype == DType::f32) {
+          stage.load(k, batch, head, 1.0);
           target.rows_to_columns(stage.rows(), k.dim(), reinterpret_cast<float*>(panel), kPanel);
         } else {
-          target.rows_to_columns(stage.rows(), k.dim(), columns, kPanel);
-          target.narrow(columns, k.dtype, k.dim() * kPanel, panel);
+          pack_key_pairs(target, k, batch, head, row, rotation.dim > 0, stage, panel);
         }
       }
     }
-    for (index_t head = 0; head < v.heads(); ++head)
-      pack_values(v, batch, head, first, rows, block + layout.v_panels(batch, head, first));
+    for (index_t head = 0; head < v.heads(); ++head) {
+      std::byte* panels = block + layout.v_panels(batch, head, first);
+      if (v.dtype == DType::f32) {
+        pack_values(v, batch, head, first, rows, panels);
+      } else {
+        pack_value_pairs(target, v, batch, head, first, rows, panels);
+      }
+    }
   });
 }
 

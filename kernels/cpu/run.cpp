@@ -56,6 +56,30 @@ Deal deal(const AttendRun& run) {
       .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
 }
 
+// Keys of a step. Their number depends on dtype and instruction set alone, since it shows in the sums.
+index_t step_keys(const AttendRun& run) {
+  return run.dtype == DType::bf16 && run.target.pairs ? kPairKeys : kKeyBlock;
+}
+
+// What a piece shows to a group of the `rows` keys from `first` on.
+GroupStep make_step(const AttendRun& run, const GroupView& group, const Piece& piece, index_t first,
+                    index_t rows) {
+  // Relative to these keys and group all distances that matter are below 304; a band's ends may not even fit
+  // 32 bits, so they are clamped while still 64 wide.
+  const auto near = [&](index_t x) { return static_cast<int>(std::clamp<index_t>(x - first, -1024, 1024)); };
+  return {.group = group,
+          .head_dim = static_cast<int>(run.block_layout.head_dim),
+          .dim_v = static_cast<int>(run.block_layout.dim_v),
+          .v_rows = static_cast<int>(rows),
+          .slope = run.slope,
+          .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first, 0)),
+          .key_end = static_cast<int>(std::min(piece.k.end - first, rows)),
+          .lane_begin = piece.lane_begin,
+          .lane_end = piece.lane_end,
+          .lo = near(piece.lo),
+          .hi = near(piece.hi)};
+}
+
 // K and V of up to 64 keys in fp32, and whether V is finite; both found out when first needed.
 class KeyBlock {
  public:
@@ -70,11 +94,12 @@ class KeyBlock {
     }
     float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) +
                      kTaskGroups * part_floats(run.state_layout.o_floats);
-    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, 1.0, scratch);
     k_ = scratch;
-    scratch += kKeyBlock * layout_.head_dim;
-    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, 1.0, scratch);
-    v_ = scratch;
+    for (index_t row = 0; row < rows_; row += kPanel)
+      run.target.widen_pairs(k + row * layout_.k_dim * layout_.element, run.dtype, layout_.head_dim,
+                             scratch + row * layout_.head_dim);
+    v_ = scratch + kKeyBlock * layout_.head_dim;
+    run.target.widen_pairs(v, run.dtype, rows_ * layout_.dim_v / kPanel, scratch + kKeyBlock * layout_.head_dim);
   }
 
   bool v_finite() {
@@ -84,24 +109,9 @@ class KeyBlock {
   }
 
   void attend(const GroupView& group, const Piece& piece) {
-    // Relative to this block and group all distances that matter are below 64; a band's ends may not even
-    // fit 32 bits, so they are clamped while still 64 wide.
-    const auto near = [&](index_t x) {
-      return static_cast<int>(std::clamp<index_t>(x - first_, -1024, 1024));
-    };
-    GroupStep step{.group = group,
-                   .k = k_,
-                   .v = v_,
-                   .head_dim = static_cast<int>(layout_.head_dim),
-                   .dim_v = static_cast<int>(layout_.dim_v),
-                   .v_rows = static_cast<int>(rows_),
-                   .slope = run_.slope,
-                   .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first_, 0)),
-                   .key_end = static_cast<int>(std::min(piece.k.end - first_, rows_)),
-                   .lane_begin = piece.lane_begin,
-                   .lane_end = piece.lane_end,
-                   .lo = near(piece.lo),
-                   .hi = near(piece.hi)};
+    GroupStep step = make_step(run_, group, piece, first_, rows_);
+    step.k = k_;
+    step.v = v_;
     // Only where some pair of the register tiles is hidden can a hidden key touch a row.
     const bool whole = step.lane_begin == 0 && step.lane_end == kGroup && step.key_begin % kPanel == 0 &&
                        step.key_end % kPanel == 0 && step.key_end - 1 <= step.hi &&
@@ -120,6 +130,50 @@ class KeyBlock {
 
 struct Task {
   index_t batch, head_kv, first_head, first_group;
+};
+
+// The dot-product instruction takes and returns denormals as 0. What is lost of an output is less than 2^-126
+// times 2^16 a key; V of a step must be so large that this does not matter, or be 0.
+constexpr float kLowestValues = 0x1p-60f;
+
+// The keys of a step, for groups that hold their queries either way.
+class KeyStep {
+ public:
+  KeyStep(const AttendRun& run, const Task& task, index_t first, int thread)
+      : run_(run), task_(task), first_(first), thread_(thread) {
+    const BlockLayout& layout = run.block_layout;
+    rows_ = std::min(step_keys(run), layout.padded_rows - first);
+    if (step_keys(run) == kKeyBlock) return;
+    const std::byte* v = run.block + layout.v_panels(task.batch, task.head_kv, first);
+    k_ = reinterpret_cast<const float*>(run.block + layout.k_panel(task.batch, task.head_kv, first));
+    v_ = reinterpret_cast<const float*>(v);
+    values_ = run.target.magnitude_bf16(v, rows_ * layout.dim_v);
+  }
+
+  void attend(const GroupView& group, const Piece& piece) {
+    if (group.rows->pairs && (values_.largest >= kLowestValues || values_.largest == 0)) {
+      GroupStep step = make_step(run_, group, piece, first_, rows_);
+      step.k = k_;
+      step.v = v_;
+      step.v_finite = values_.finite;
+      return run_.target.pairs->attend(step);
+    }
+    const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
+    for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock) {
+      if (!wide_ || wide_first_ != key) wide_.emplace(run_, task_.batch, task_.head_kv, key, thread_);
+      wide_first_ = key;
+      wide_->attend(group, piece);
+    }
+  }
+
+ private:
+  const AttendRun& run_;
+  const Task& task_;
+  index_t first_, rows_ = 0, wide_first_ = 0;
+  int thread_;
+  const float *k_ = nullptr, *v_ = nullptr;  // pairs
+  Magnitude values_{.finite = true, .largest = 0};
+  std::optional<KeyBlock> wide_;
 };
 
 // The groups of a task, and the keys that they see between them.
@@ -153,16 +207,17 @@ Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int
 void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
   Members members = members_of(run, deal, task, thread);
   const Range keys = members.keys;
-  for (index_t first = keys.begin / kKeyBlock * kKeyBlock; first < keys.end; first += kKeyBlock) {
-    std::optional<KeyBlock> block;  // made when a group needs it: sparse masks skip many
-    const bool span_ends = (first + kKeyBlock) % kKeySpan == 0 || first + kKeyBlock >= keys.end;
+  const index_t step = step_keys(run);
+  for (index_t first = keys.begin / step * step; first < keys.end; first += step) {
+    std::optional<KeyStep> block;  // made when a group needs it: sparse masks skip many
+    const bool span_ends = (first + step) % kKeySpan == 0 || first + step >= keys.end;
     for (Member& member : members.all()) {
       while (!member.pieces.empty() && member.pieces.front().k.end <= first)
         member.pieces = member.pieces.subspan(1);
       for (const Piece& piece : member.pieces) {
-        if (piece.k.begin >= first + kKeyBlock) break;
+        if (piece.k.begin >= first + step) break;
         if (piece.k.end <= first) continue;
-        if (!block) block.emplace(run, task.batch, task.head_kv, first, thread);
+        if (!block) block.emplace(run, task, first, thread);
         block->attend(member.part, piece);
         member.seen = true;
       }

@@ -9,13 +9,14 @@
 
 namespace ringattn::cpu {
 
-// One group of 48 queries against the keys that one piece shows it in one block of 64 keys. Lane i sees key j
-// (counted from the start of the block) iff
+// One group of 48 queries against the keys that one piece shows it among 64 keys, or, where a cell is a pair of
+// bf16, among kPairKeys. Lane i sees key j (counted from the first of them) iff
 //   key_begin <= j < key_end,  lane_begin <= i < lane_end,  lo <= j - i <= hi.
+// Pairs are those of a block: see packed.h.
 struct GroupStep {
   GroupView group;
-  const float* k = nullptr;  // [v_rows / 8][head_dim][8]
-  const float* v = nullptr;  // [dim_v / 8][v_rows][8]
+  const float* k = nullptr;  // [v_rows / 8][head_dim][8], or of cells [v_rows / 8][head_dim / 2][8]
+  const float* v = nullptr;  // [dim_v / 8][v_rows][8], or for every 64 keys cells [dim_v / 8][rows / 2][8]
   int head_dim = 0, dim_v = 0, v_rows = 0;
   float slope = 1;
   int key_begin = 0, key_end = 0, lane_begin = 0, lane_end = 0, lo = 0, hi = 0;
@@ -45,8 +46,22 @@ struct GradientStep {
 // Distance in floats of the 8 staged rows; not a power of two, so that they do not compete for a cache set.
 inline constexpr int kStageStride = kMaxDim + 16;
 
+struct Magnitude {
+  bool finite;    // all of them
+  float largest;  // of the finite ones
+};
+
+// Products of bf16 by the dot-product instruction: two of them and both their sums at the price of one fp32
+// multiply-add.
+struct PairTarget {
+  void (*attend)(const GroupStep&);
+  void (*pair_rows)(const float* from, index_t n, float* to);  // [n][48] to cells [(n + 1) / 2][48]; in place
+  float (*dot_chains)(index_t iterations, float seed);         // as fma_chains, of twice its FLOPs
+};
+
 struct Target {
   const char* name;  // "AVX3"
+  const PairTarget* pairs = nullptr;  // null: 16-bit elements are widened
 
   // attention
   void (*attend)(const GroupStep&);
@@ -63,6 +78,13 @@ struct Target {
   // rows between the caller's tensors and the packed layouts
   void (*widen)(const void* from, DType dtype, index_t n, double factor, float* to);  // one rounding at most
   void (*narrow)(const float* from, DType dtype, index_t n, void* to);                // to nearest even
+  // Neighbours along a dimension of n, in pairs (see packed.h), to rows of 8: [n][8]. Exact.
+  void (*widen_pairs)(const void* from, DType dtype, index_t n, float* to);
+  // to[2 i] = even[i], to[2 i + 1] = odd[i]
+  void (*interleave)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to);
+  Magnitude (*magnitude_bf16)(const void* from, index_t n);
+  // Whether all numbers but 0, infinity and NaN have magnitudes of [lowest, highest].
+  bool (*within_magnitudes)(const float* x, index_t n, float lowest, float highest);
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
   void (*normalize)(float* row, index_t n, float divisor, DType dtype,
                     void* to);  // divide, narrow; row is lost
