@@ -54,24 +54,14 @@ void pack_key_pairs(const Target& target, const ConstTensorView& k, index_t batc
 // Rows [first, first + 64) of V, 8 columns of two rows at a time.
 void pack_value_pairs(const Target& target, const ConstTensorView& v, index_t batch, index_t head,
                       index_t first, index_t v_rows, std::byte* panels) {
-  const auto dim = static_cast<std::size_t>(v.dim());
-  alignas(64) std::uint16_t rows[2][kMaxDim] = {}, cells[2 * kMaxDim];
-  const std::size_t chunk = 2 * kPanel * sizeof(std::uint16_t);
-  const std::size_t panel_bytes = static_cast<std::size_t>(v_rows) / 2 * chunk;
-  for (index_t j = 0; j < v_rows; j += 2, panels += chunk) {
-    for (index_t r = 0; r < 2; ++r) {
-      if (first + j + r < v.rows()) {
-        std::memcpy(rows[r], element_at(v, batch, first + j + r, head), dim * sizeof(std::uint16_t));
-      } else {
-        std::memset(rows[r], 0, dim * sizeof(std::uint16_t));
-      }
-    }
-    target.interleave(rows[0], rows[1], round_up(v.dim(), kPanel), cells);
-    const auto* from = reinterpret_cast<const std::byte*>(cells);
-    std::byte* to = panels;
-    for (index_t c = 0; c < v.dim(); c += kPanel, to += panel_bytes, from += chunk)
-      std::memcpy(to, from, chunk);
-  }
+  static constexpr std::uint16_t kNoRow[kMaxDim] = {};
+  const auto row = [&](index_t j) {
+    if (j >= v.rows()) return kNoRow;
+    return reinterpret_cast<const std::uint16_t*>(element_at(v, batch, j, head));
+  };
+  auto* to = reinterpret_cast<std::uint16_t*>(panels);
+  for (index_t j = 0; j < v_rows; j += 2, to += 2 * kPanel)
+    target.interleave_rows(row(first + j), row(first + j + 1), v.dim(), to, v_rows * kPanel);
 }
 
 // Rows [first, first + 64) of V, 8 columns at a time. V is not turned, so its elements are copied as they

@@ -80,10 +80,13 @@ struct Target {
   void (*narrow)(const float* from, DType dtype, index_t n, void* to);                // to nearest even
   // Neighbours along a dimension of n, in pairs (see packed.h), to rows of 8: [n][8]. Exact.
   void (*widen_pairs)(const void* from, DType dtype, index_t n, float* to);
-  // to[2 i] = even[i], to[2 i + 1] = odd[i]
-  void (*interleave)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to);
+  // Two rows of n columns as pairs: 8 columns to 8 pairs, to_step elements after the 8 before; the last columns
+  // are filled up with 0.
+  void (*interleave_rows)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
+                          index_t to_step);
   Magnitude (*magnitude_bf16)(const void* from, index_t n);
-  // Whether all numbers but 0, infinity and NaN have magnitudes of [lowest, highest].
+  // Whether all numbers but 0, infinity and NaN have magnitudes of [lowest, highest]. n is a multiple of 16, x
+  // 64-byte aligned.
   bool (*within_magnitudes)(const float* x, index_t n, float lowest, float highest);
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
   void (*normalize)(float* row, index_t n, float divisor, DType dtype,

@@ -62,7 +62,7 @@ const Target& ThisTarget() {
       .widen = Widen,
       .narrow = Narrow,
       .widen_pairs = WidenPairs,
-      .interleave = Interleave,
+      .interleave_rows = InterleaveRows,
       .magnitude_bf16 = MagnitudeBf16,
       .within_magnitudes = WithinMagnitudes,
       .rotate = Rotate,

@@ -74,11 +74,23 @@ void WidenPairs(const void* from, DType dtype, index_t n, float* to) {
   }
 }
 
-// One row as it is, the next one beside it: [n][2].
-void Interleave(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to) {
-  for (index_t i = 0; i < n; ++i) {
-    to[2 * i] = even[i];
-    to[2 * i + 1] = odd[i];
+// Eight columns at a time; those past the last one become 0.
+void InterleaveRows(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
+                    index_t to_step) {
+  index_t c = 0;
+#if HWY_MAX_BYTES >= 16
+  const hn::FixedTag<std::uint16_t, kPanel> d;
+  for (; c + kPanel <= n; c += kPanel, to += to_step) {
+    const auto x = hn::LoadU(d, even + c), y = hn::LoadU(d, odd + c);
+    hn::StoreU(hn::InterleaveLower(d, x, y), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, x, y), d, to + kPanel);
+  }
+#endif
+  for (; c < n; c += kPanel, to += to_step) {
+    for (index_t i = 0; i < kPanel; ++i) {
+      to[2 * i] = c + i < n ? even[c + i] : std::uint16_t{0};
+      to[2 * i + 1] = c + i < n ? odd[c + i] : std::uint16_t{0};
+    }
   }
 }
 
@@ -100,14 +112,16 @@ Magnitude MagnitudeBf16(const void* from, index_t n) {
 }
 
 bool WithinMagnitudes(const float* x, index_t n, float lowest, float highest) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  bool within = true;
-  for (index_t i = 0; i < n; ++i) {
-    const float size = x[i] < 0 ? -x[i] : x[i];
-    const bool outside = (size != 0 && size < lowest) || (size > highest && size <= kLargest);
-    within &= !outside;
+  const Floats d;
+  const Vec largest = hn::Set(d, std::numeric_limits<float>::max());
+  auto outside = hn::Lt(hn::Zero(d), hn::Zero(d));
+  for (index_t i = 0; i < n; i += kLanes) {
+    const Vec size = hn::Abs(hn::Load(d, x + i));
+    const auto low = hn::And(hn::Lt(size, hn::Set(d, lowest)), hn::Gt(size, hn::Zero(d)));
+    const auto high = hn::And(hn::Gt(size, hn::Set(d, highest)), hn::Le(size, largest));
+    outside = hn::Or(outside, hn::Or(low, high));
   }
-  return within;
+  return hn::AllFalse(d, outside);
 }
 
 void Narrow(const float* from, DType dtype, index_t n, void* to) {
