@@ -20,14 +20,9 @@ void reset(const StateLayout& layout, const GroupView& group) {
   group.rows->pairs = false;
 }
 
-// The dot-product instruction takes denormals as 0, so queries have none if they are to be held as pairs. Nor
-// are they so large that denormals of K, which count as 0, would have changed a score: 512 terms of less than
-// 2^-126 * 2^90 are below 2^-27. Infinity and NaN are what they are.
-constexpr float kLowestPaired = 0x1p-126f, kHighestPaired = 0x1p90f;
-
 // The same rows as pairs, if that is as good.
 void pair_queries(const Target& target, index_t dim, const GroupView& group) {
-  group.rows->pairs = target.within_magnitudes(group.q, dim * kGroup, kLowestPaired, kHighestPaired);
+  group.rows->pairs = target.within_magnitudes(group.q, dim * kGroup, DotRange::kLowest, DotRange::kHighest);
   if (group.rows->pairs) target.pairs->pair_rows(group.q, dim, group.q);
 }
 

@@ -132,10 +132,6 @@ struct Task {
   index_t batch, head_kv, first_head, first_group;
 };
 
-// The dot-product instruction takes and returns denormals as 0. What is lost of an output is less than 2^-126
-// times 2^16 a key; V of a step must be so large that this does not matter, or be 0.
-constexpr float kLowestValues = 0x1p-60f;
-
 // The keys of a step, for groups that hold their queries either way.
 class KeyStep {
  public:
@@ -151,7 +147,7 @@ class KeyStep {
   }
 
   void attend(const GroupView& group, const Piece& piece) {
-    if (group.rows->pairs && (values_.largest >= kLowestValues || values_.largest == 0)) {
+    if (group.rows->pairs && DotRange::outputs(values_.largest)) {
       GroupStep step = make_step(run_, group, piece, first_, rows_);
       step.k = k_;
       step.v = v_;

@@ -24,7 +24,8 @@ struct GroupStep {
 };
 
 // Backward of one group against the keys that one piece shows it among those of a task. Keys are counted from
-// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`.
+// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`. Where a cell is a pair
+// of bf16, the dimension that a product sums is half as long, and p and ds have rows of 48 bf16.
 struct GradientStep {
   const float *q = nullptr, *dout = nullptr;            // [head_dim][48], [dim_v][48]
   const float *q_rows = nullptr, *dout_rows = nullptr;  // the same, [48][k_stride] and [48][v_stride]
@@ -33,6 +34,7 @@ struct GradientStep {
   const float* v = nullptr;            // [keys / 8][dim_v rounded up to 8][8]
   const float* k_columns = nullptr;    // [head_dim / 8][keys][8]
   float *p = nullptr, *ds = nullptr;   // [keys][48], what of them the piece shows
+  float* ds_columns = nullptr;         // ds, or its pairs along keys [keys / 2][48]
   float *dk = nullptr, *dv = nullptr;  // [keys][k_stride], [keys][v_stride]
   float* dq = nullptr;                 // [head_dim rounded up to 8][48]
   int head_dim = 0, dim_v = 0, k_stride = 0, v_stride = 0, keys = 0;
@@ -51,12 +53,45 @@ struct Magnitude {
   float largest;  // of the finite ones
 };
 
+// Blocks of 8 x 8 elements, a block 4 rows of 8 cells; strides of rows and steps of blocks in cells.
+struct PairBlocks {
+  const float* from;
+  index_t from_stride, from_step;
+  float* to;
+  index_t to_stride, to_step;
+};
+
 // Products of bf16 by the dot-product instruction: two of them and both their sums at the price of one fp32
 // multiply-add.
 struct PairTarget {
   void (*attend)(const GroupStep&);
-  void (*pair_rows)(const float* from, index_t n, float* to);  // [n][48] to cells [(n + 1) / 2][48]; in place
-  float (*dot_chains)(index_t iterations, float seed);         // as fma_chains, of twice its FLOPs
+  void (*probabilities)(const GradientStep&);
+  void (*key_gradients)(const GradientStep&);
+  void (*query_gradients)(const GradientStep&);
+  void (*pair_rows)(const float* from, index_t n, float* to);   // [n][48] to cells [(n + 1) / 2][48]; in place
+  void (*split_rows)(const float* from, index_t n, float* to);  // and back, but not in place
+  // Pairs along one dimension of each block, of n elements in all, become pairs along the other one.
+  void (*regroup)(const PairBlocks& blocks, index_t n);
+  float (*dot_chains)(index_t iterations, float seed);  // as fma_chains, of twice its FLOPs
+};
+
+// The dot-product instruction takes and returns denormals as 0. Where that could be seen in a result, numbers
+// are widened. It is not seen while what is lost, less than 2^-126 of each product (or a denormal times the
+// other factor), is far below the rounding of the largest numbers to bf16.
+struct DotRange {
+  // Queries: no denormals, and none so large that denormals of K would have changed a score: 512 terms of less
+  // than 2^-126 * 2^90 are below 2^-27. 0, infinity and NaN are what they are; infinity times a denormal is
+  // NaN.
+  static constexpr float kLowest = 0x1p-126f, kHighest = 0x1p90f;
+  // V of a step, by its largest element. Probabilities are up to 2^16: less than 2^-110 is lost for each key.
+  static bool outputs(float v) { return v == 0 || v >= 0x1p-60f; }
+  // Backward, by the largest elements of the group and of the task's keys: dS is P times up to |dO| |V|, and
+  // is multiplied by K and Q.
+  static bool gradients(float q, float dout, float k, float v) {
+    const double keys_and_queries = q == 0 || k == 0 ? 1.0 : double{q < k ? q : k};
+    const double product = double{dout} * double{v} * (keys_and_queries < 1 ? keys_and_queries : 1.0);
+    return dout == 0 || (dout >= 0x1p-80f && (v == 0 || product >= 0x1p-80));
+  }
 };
 
 struct Target {
@@ -85,6 +120,7 @@ struct Target {
   void (*interleave_rows)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
                           index_t to_step);
   Magnitude (*magnitude_bf16)(const void* from, index_t n);
+  float (*largest_finite)(const float* x, index_t n);  // magnitude
   // Whether all numbers but 0, infinity and NaN have magnitudes of [lowest, highest]. n is a multiple of 16, x
   // 64-byte aligned.
   bool (*within_magnitudes)(const float* x, index_t n, float lowest, float highest);

@@ -32,7 +32,10 @@
 #if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
 #define RINGATTN_PAIRS 1
 #include "kernels/cpu/simd/attend-inl.h"
+#include "kernels/cpu/simd/key_gradients-inl.h"
 #include "kernels/cpu/simd/pairs-inl.h"
+#include "kernels/cpu/simd/probabilities-inl.h"
+#include "kernels/cpu/simd/query_gradients-inl.h"
 #undef RINGATTN_PAIRS
 #ifdef RINGATTN_CELL_TOGGLE
 #undef RINGATTN_CELL_TOGGLE
@@ -64,6 +67,7 @@ const Target& ThisTarget() {
       .widen_pairs = WidenPairs,
       .interleave_rows = InterleaveRows,
       .magnitude_bf16 = MagnitudeBf16,
+      .largest_finite = LargestFinite,
       .within_magnitudes = WithinMagnitudes,
       .rotate = Rotate,
       .normalize = Normalize,
@@ -82,8 +86,14 @@ const Target& ThisTarget() {
 #if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
 // The same table with the products of bf16 beside it.
 const Target& PairsTarget() {
-  static const PairTarget pairs_target{
-      .attend = pairs::Attend, .pair_rows = pairs::PairRows, .dot_chains = pairs::DotChains};
+  static const PairTarget pairs_target{.attend = pairs::Attend,
+                                       .probabilities = pairs::Probabilities,
+                                       .key_gradients = pairs::KeyGradients,
+                                       .query_gradients = pairs::QueryGradients,
+                                       .pair_rows = pairs::PairRows,
+                                       .split_rows = pairs::SplitRows,
+                                       .regroup = pairs::Regroup,
+                                       .dot_chains = pairs::DotChains};
   static const Target target = [] {
     Target copy = ThisTarget();
     copy.name = "AVX3_BF16";

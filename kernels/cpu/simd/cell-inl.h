@@ -29,6 +29,7 @@ namespace ringattn::cpu::RINGATTN_CELLS {
 
 #if RINGATTN_PAIRS
 inline constexpr int kCell = 2;              // elements of a cell
+inline constexpr int kRowCells = kGroup / kCell;
 inline constexpr int kStepKeys = kPairKeys;  // keys of a GroupStep at most
 
 // acc += a.even * b.even + a.odd * b.odd
@@ -44,6 +45,17 @@ HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) {
   const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[1].raw, x[0].raw));
   const __m512i cells = _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), halves);
   return Vec{_mm512_castsi512_ps(cells)};
+}
+
+// Two rows of plain elements, kRowCells apart, rounded as in MakeCell; and one row widened.
+HWY_INLINE void StoreRows(const Vec (&x)[kCell], float* rows) {
+  const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[1].raw, x[0].raw));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(rows), _mm512_castsi512_si256(halves));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(rows + kRowCells), _mm512_extracti64x4_epi64(halves, 1));
+}
+HWY_INLINE Vec LoadRow(const float* row) {
+  const __m256i narrow = _mm256_load_si256(reinterpret_cast<const __m256i*>(row));
+  return Vec{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16))};
 }
 
 HWY_INLINE void SplitCell(Vec cell, Vec (&x)[kCell]) {
@@ -62,16 +74,26 @@ HWY_INLINE Vec KeepShown(const hn::Mask<Floats> (&shown)[kCell], Vec cell) {
   const Vec odd = hn::BitCast(d, hn::And(whole, hn::Set(bits, static_cast<int>(0xFFFF0000u))));
   return hn::Or(hn::IfThenElseZero(shown[0], even), hn::IfThenElseZero(shown[1], odd));
 }
+// Likewise for all lanes.
+HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) {
+  const Ints bits;
+  const unsigned mask = (shown[0] ? 0xFFFFu : 0u) | (shown[1] ? 0xFFFF0000u : 0u);
+  return hn::BitCast(Floats(), hn::And(hn::BitCast(bits, cell), hn::Set(bits, static_cast<int>(mask))));
+}
 #else
 inline constexpr int kCell = 1;
+inline constexpr int kRowCells = kGroup;
 inline constexpr int kStepKeys = kKeyBlock;
 
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) { return hn::MulAdd(a, b, acc); }
 HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) { return x[0]; }
+HWY_INLINE void StoreRows(const Vec (&x)[kCell], float* rows) { hn::Store(x[0], Floats(), rows); }
+HWY_INLINE Vec LoadRow(const float* row) { return hn::Load(Floats(), row); }
 HWY_INLINE void SplitCell(Vec cell, Vec (&x)[kCell]) { x[0] = cell; }
 HWY_INLINE Vec KeepShown(const hn::Mask<Floats> (&shown)[kCell], Vec cell) {
   return hn::IfThenElseZero(shown[0], cell);
 }
+HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) { return shown[0] ? cell : hn::Zero(Floats()); }
 #endif
 static_assert(kPanel % kCell == 0 && kRows % kCell == 0);
 

@@ -111,6 +111,16 @@ Magnitude MagnitudeBf16(const void* from, index_t n) {
   return {.finite = false, .largest = f32_from_bf16(largest)};
 }
 
+float LargestFinite(const float* x, index_t n) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  float largest = 0;
+  for (index_t i = 0; i < n; ++i) {
+    const float size = x[i] < 0 ? -x[i] : x[i];
+    largest = size > largest && size <= kLargest ? size : largest;
+  }
+  return largest;
+}
+
 bool WithinMagnitudes(const float* x, index_t n, float lowest, float highest) {
   const Floats d;
   const Vec largest = hn::Set(d, std::numeric_limits<float>::max());
