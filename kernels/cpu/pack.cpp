@@ -12,38 +12,62 @@
 namespace ringattn::cpu {
 namespace {
 
-void reset(const StateLayout& layout, const GroupView& group) {
-  std::fill_n(group.o, layout.o_floats, 0.0f);
+void reset(const GroupView& group, bool pairs) {
   std::fill_n(group.rows->shift, kGroup, 0.0f);
   std::fill_n(group.rows->limit, kGroup, -std::numeric_limits<float>::infinity());
   std::fill_n(group.rows->sum, kGroup, 0.0f);
-  group.rows->pairs = false;
+  group.rows->pairs = pairs;
+  group.rows->empty = true;
 }
 
-// The same rows as pairs, if that is as good.
-void pair_queries(const Target& target, index_t dim, const GroupView& group) {
-  group.rows->pairs = target.within_magnitudes(group.q, dim * kGroup, DotRange::kLowest, DotRange::kHighest);
-  if (group.rows->pairs) target.pairs->pair_rows(group.q, dim, group.q);
-}
-
-// Rows [first, first + 8) of K as a panel of pairs. What is not turned is copied as it is.
-void pack_key_pairs(const Target& target, const ConstTensorView& k, index_t batch, index_t head,
-                    index_t first, bool turned, Stage& stage, std::byte* panel) {
+// Eight rows of 16-bit elements as pairs, to be turned into columns of cells.
+struct PairedRows {
   alignas(64) float cells[kPanel * kStageStride];
-  const auto bytes = static_cast<std::size_t>(k.dim()) * size_of(k.dtype);
-  if (turned) stage.load(k, batch, head, 1.0);
-  for (int r = 0; r < kPanel; ++r) {
-    float* row = cells + r * kStageStride;
-    row[k.dim() / 2] = 0.0f;  // the cell of which an odd head_dim fills half
-    if (r >= stage.valid()) {
-      std::fill_n(row, (k.dim() + 1) / 2, 0.0f);
-    } else if (turned) {
-      target.narrow(stage.row(r), k.dtype, k.dim(), row);
-    } else {
-      std::memcpy(row, element_at(k, batch, first + r, head), bytes);
+
+  // Rounds what the stage holds.
+  void take(const Target& target, const Stage& stage, DType dtype, index_t dim) {
+    for (int r = 0; r < kPanel; ++r) {
+      std::byte* row = begin_row(r, dim);
+      if (r < stage.valid()) target.narrow(stage.row(r), dtype, dim, row);
     }
   }
-  target.rows_to_columns(cells, (k.dim() + 1) / 2, reinterpret_cast<float*>(panel), kPanel);
+  // Copies rows [first, first + valid) as they are.
+  void copy(const ConstTensorView& t, index_t batch, index_t head, index_t first, int valid) {
+    const auto bytes = static_cast<std::size_t>(t.dim()) * size_of(t.dtype);
+    for (int r = 0; r < kPanel; ++r) {
+      std::byte* row = begin_row(r, t.dim());
+      if (r < valid) std::memcpy(row, element_at(t, batch, first + r, head), bytes);
+    }
+  }
+
+ private:
+  // All of it 0 but what will be written: of an odd row, the last cell is filled by half.
+  std::byte* begin_row(int r, index_t dim) {
+    std::fill_n(cells + r * kStageStride, (dim + 1) / 2, 0.0f);
+    return reinterpret_cast<std::byte*>(cells + r * kStageStride);
+  }
+};
+
+// Eight lanes of a group's queries as pairs. Returns whether they may be multiplied as such.
+bool pack_query_pairs(const Target& target, const Stage& stage, index_t dim, float* q) {
+  PairedRows rows;
+  rows.take(target, stage, DType::bf16, dim);
+  target.rows_to_columns(rows.cells, (dim + 1) / 2, q, kGroup);
+  bool within = true;
+  for (int r = 0; r < stage.valid(); ++r)
+    within &= target.within_magnitudes(stage.row(r), dim, DotRange::kLowest, DotRange::kHighest);
+  return within;
+}
+
+// The queries of one head's group in fp32.
+void pack_wide_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
+                       index_t batch, index_t head, index_t group, float* to) {
+  Stage stage(target, rotation);
+  for (index_t lane = 0; lane < kGroup; lane += kPanel) {
+    stage.turn_to(group * kGroup + lane, q.rows());
+    stage.load(q, batch, head, factor);
+    target.rows_to_columns(stage.rows(), q.dim(), to + lane, kGroup);
+  }
 }
 
 // Rows [first, first + 64) of V, 8 columns of two rows at a time.
@@ -102,13 +126,19 @@ void pack_queries(const Target& target, const ConstTensorView& q, const Rotation
       stage.turn_to(group * kGroup + lane, q.rows());
       for (index_t head = 0; head < q.heads(); ++head) {
         const GroupView view = group_view(layout, state, batch, head, group);
+        if (lane == 0) reset(view, pairs);
         stage.load(q, batch, head, factor);
-        target.rows_to_columns(stage.rows(), q.dim(), view.q + lane, kGroup);
-        if (lane == 0) reset(layout, view);
+        if (pairs) {
+          view.rows->pairs &= pack_query_pairs(target, stage, q.dim(), view.q + lane);
+        } else {
+          target.rows_to_columns(stage.rows(), q.dim(), view.q + lane, kGroup);
+        }
       }
     }
-    for (index_t head = 0; pairs && head < q.heads(); ++head)
-      pair_queries(target, q.dim(), group_view(layout, state, batch, head, group));
+    for (index_t head = 0; pairs && head < q.heads(); ++head) {
+      const GroupView view = group_view(layout, state, batch, head, group);
+      if (!view.rows->pairs) pack_wide_queries(target, q, rotation, factor, batch, head, group, view.q);
+    }
   });
 }
 
@@ -127,7 +157,14 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
           stage.load(k, batch, head, 1.0);
           target.rows_to_columns(stage.rows(), k.dim(), reinterpret_cast<float*>(panel), kPanel);
         } else {
-          pack_key_pairs(target, k, batch, head, row, rotation.dim > 0, stage, panel);
+          PairedRows pairs;
+          if (rotation.dim > 0) {
+            stage.load(k, batch, head, 1.0);
+            pairs.take(target, stage, k.dtype, k.dim());
+          } else {
+            pairs.copy(k, batch, head, row, stage.valid());
+          }
+          target.rows_to_columns(pairs.cells, layout.k_dim / 2, reinterpret_cast<float*>(panel), kPanel);
         }
       }
     }
@@ -151,6 +188,7 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
       const index_t row = group * kGroup + lane;
       for (index_t head = 0; head < out.heads(); ++head) {
         const GroupView view = group_view(layout, state, batch, head, group);
+        if (view.rows->empty) std::fill_n(view.o, layout.o_floats, 0.0f);
         target.columns_to_rows(view.o + lane, kGroup, out.dim(), rows, kStageStride);
         for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
           float* values = rows + r * kStageStride;

@@ -45,6 +45,7 @@ struct Scaling {
 struct alignas(64) RowState {
   float shift[kGroup], limit[kGroup], sum[kGroup];
   bool pairs;  // how the group's queries are held
+  bool empty;  // nothing seen so far; o may hold anything
 };
 
 struct BlockLayout {

@@ -19,22 +19,42 @@ constexpr index_t kTaskGroups = 8;
 // first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each below
 // half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
 // Forward.a_heavy_first_block_does_not_drown_many_light_keys). An add costs 1/64 of the FLOPs of an output.
+//
+// The first span of all is summed in place, to the same bits: the state it would be added to is 0.
 struct Member {
   GroupView whole;                // the carried state
-  GroupView part;                 // the same queries, and the state of this span
+  GroupView part;                 // the same queries, and the state of this span: in scratch, or `whole`
+  float* scratch;                 // part_floats of it
   std::span<const Piece> pieces;  // not yet seen
   bool seen = false;              // something of this span
 };
 
+// The following spans of a member are summed in scratch.
+void sum_apart(Member& member, index_t o_floats) {
+  member.part = {.q = member.whole.q,
+                 .o = member.scratch,
+                 .rows = reinterpret_cast<RowState*>(member.scratch + o_floats)};
+  *member.part.rows = *member.whole.rows;
+  std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+}
+
 Member make_member(const GroupView& whole, float* scratch, const StateLayout& layout,
                    std::span<const Piece> pieces) {
-  Member member{
-      .whole = whole,
-      .part = {.q = whole.q, .o = scratch, .rows = reinterpret_cast<RowState*>(scratch + layout.o_floats)},
-      .pieces = pieces};
-  *member.part.rows = *whole.rows;
-  std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+  Member member{.whole = whole, .part = whole, .scratch = scratch, .pieces = pieces};
+  if (whole.rows->empty) {
+    std::fill_n(whole.o, layout.o_floats, 0.0f);
+  } else {
+    sum_apart(member, layout.o_floats);
+  }
   return member;
+}
+
+void end_span(const AttendRun& run, Member& member) {
+  if (std::exchange(member.whole.rows->empty, false)) {
+    sum_apart(member, run.state_layout.o_floats);
+  } else {
+    run.target.fold(member.part, member.whole, static_cast<int>(run.block_layout.dim_v), run.slope);
+  }
 }
 
 // Of one group in scratch; its o is 0 whenever no task is at work.
@@ -217,8 +237,7 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
         block->attend(member.part, piece);
         member.seen = true;
       }
-      if (span_ends && std::exchange(member.seen, false))
-        run.target.fold(member.part, member.whole, static_cast<int>(run.block_layout.dim_v), run.slope);
+      if (span_ends && std::exchange(member.seen, false)) end_span(run, member);
     }
     if (block && thread == 0 && poll) poll();
   }

@@ -120,9 +120,9 @@ struct Target {
   void (*interleave_rows)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
                           index_t to_step);
   Magnitude (*magnitude_bf16)(const void* from, index_t n);
-  float (*largest_finite)(const float* x, index_t n);  // magnitude
-  // Whether all numbers but 0, infinity and NaN have magnitudes of [lowest, highest]. n is a multiple of 16, x
-  // 64-byte aligned.
+  // The largest magnitude of the finite numbers, n a multiple of 16 and x 64-byte aligned; and whether all but
+  // 0, infinity and NaN have magnitudes of [lowest, highest].
+  float (*largest_finite)(const float* x, index_t n);
   bool (*within_magnitudes)(const float* x, index_t n, float lowest, float highest);
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
   void (*normalize)(float* row, index_t n, float divisor, DType dtype,
