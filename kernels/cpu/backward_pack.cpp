@@ -61,8 +61,10 @@ void pack_rows(const Target& target, const RowTensors& tensors, const Rotation& 
         q_stage.load(q, batch, head, factor);
         dout_stage.load(dout, batch, head, 1.0);
         out_stage.load(out, batch, head, 1.0);
-        target.rows_to_columns(q_stage.rows(), q.dim(), view.q + lane, kGroup);
-        target.rows_to_columns(dout_stage.rows(), dout.dim(), view.dout + lane, kGroup);
+        target.rows_to_columns(q_stage.row(0), q_stage.stride(), q_stage.factor(), q.dim(), view.q + lane,
+                               kGroup);
+        target.rows_to_columns(dout_stage.row(0), dout_stage.stride(), dout_stage.factor(), dout.dim(),
+                               view.dout + lane, kGroup);
         for (int r = 0; r < kPanel; ++r) {
           if (r >= q_stage.valid()) {
             set_row(*view.rows, lane + r, 0, 0);

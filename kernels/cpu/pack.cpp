@@ -52,7 +52,7 @@ struct PairedRows {
 bool pack_query_pairs(const Target& target, const Stage& stage, index_t dim, float* q) {
   PairedRows rows;
   rows.take(target, stage, DType::bf16, dim);
-  target.rows_to_columns(rows.cells, (dim + 1) / 2, q, kGroup);
+  target.rows_to_columns(rows.cells, kStageStride, 1.0f, (dim + 1) / 2, q, kGroup);
   bool within = true;
   for (int r = 0; r < stage.valid(); ++r)
     within &= target.within_magnitudes(stage.row(r), dim, DotRange::kLowest, DotRange::kHighest);
@@ -60,13 +60,13 @@ bool pack_query_pairs(const Target& target, const Stage& stage, index_t dim, flo
 }
 
 // The queries of one head's group in fp32.
-void pack_wide_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
-                       index_t batch, index_t head, index_t group, float* to) {
+void pack_wide_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation,
+                       double factor, index_t batch, index_t head, index_t group, float* to) {
   Stage stage(target, rotation);
   for (index_t lane = 0; lane < kGroup; lane += kPanel) {
     stage.turn_to(group * kGroup + lane, q.rows());
     stage.load(q, batch, head, factor);
-    target.rows_to_columns(stage.rows(), q.dim(), to + lane, kGroup);
+    target.rows_to_columns(stage.row(0), stage.stride(), stage.factor(), q.dim(), to + lane, kGroup);
   }
 }
 
@@ -83,27 +83,15 @@ void pack_value_pairs(const Target& target, const ConstTensorView& v, index_t ba
     target.interleave_rows(row(first + j), row(first + j + 1), v.dim(), to, v_rows * kPanel);
 }
 
-// Rows [first, first + 64) of V, 8 columns at a time. V is not turned, so its elements are copied as they
-// are.
-void pack_values(const ConstTensorView& v, index_t batch, index_t head, index_t first, index_t v_rows,
-                 std::byte* panels) {
-  const std::size_t element = size_of(v.dtype);
-  const std::size_t chunk = kPanel * element;
-  const index_t whole = v.dim() / kPanel, rest = v.dim() % kPanel;
-  const std::size_t panel_bytes = static_cast<std::size_t>(v_rows) * chunk;
-  for (index_t j = 0; j < v_rows; ++j) {
-    std::byte* to = panels + static_cast<std::size_t>(j) * chunk;
-    if (first + j >= v.rows()) {
-      for (index_t c = 0; c < whole + (rest > 0); ++c, to += panel_bytes) std::memset(to, 0, chunk);
-      continue;
-    }
-    const std::byte* from = element_at(v, batch, first + j, head);
-    for (index_t c = 0; c < whole; ++c, to += panel_bytes, from += chunk) std::memcpy(to, from, chunk);
-    if (rest > 0) {
-      const std::size_t used = static_cast<std::size_t>(rest) * element;
-      std::memcpy(to, from, used);
-      std::memset(to + used, 0, chunk - used);
-    }
+// Rows [first, first + 64) of V, 8 columns at a time.
+void pack_values(const Target& target, const ConstTensorView& v, index_t batch, index_t head, index_t first,
+                 index_t v_rows, float* panels) {
+  const Rotation none;
+  Stage stage(target, none);
+  for (index_t j = 0; j < v_rows; j += kPanel) {
+    stage.turn_to(first + j, v.rows());
+    stage.load(v, batch, head, 1.0);
+    target.rows_to_panels(stage.row(0), stage.stride(), v.dim(), panels + j * kPanel, v_rows * kPanel);
   }
 }
 
@@ -131,7 +119,8 @@ void pack_queries(const Target& target, const ConstTensorView& q, const Rotation
         if (pairs) {
           view.rows->pairs &= pack_query_pairs(target, stage, q.dim(), view.q + lane);
         } else {
-          target.rows_to_columns(stage.rows(), q.dim(), view.q + lane, kGroup);
+          target.rows_to_columns(stage.row(0), stage.stride(), stage.factor(), q.dim(), view.q + lane,
+                                 kGroup);
         }
       }
     }
@@ -155,7 +144,8 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
         std::byte* panel = block + layout.k_panel(batch, head, row);
         if (k.dtype == DType::f32) {
           stage.load(k, batch, head, 1.0);
-          target.rows_to_columns(stage.rows(), k.dim(), reinterpret_cast<float*>(panel), kPanel);
+          target.rows_to_columns(stage.row(0), stage.stride(), stage.factor(), k.dim(),
+                                 reinterpret_cast<float*>(panel), kPanel);
         } else {
           PairedRows pairs;
           if (rotation.dim > 0) {
@@ -164,14 +154,15 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
           } else {
             pairs.copy(k, batch, head, row, stage.valid());
           }
-          target.rows_to_columns(pairs.cells, layout.k_dim / 2, reinterpret_cast<float*>(panel), kPanel);
+          target.rows_to_columns(pairs.cells, kStageStride, 1.0f, layout.k_dim / 2,
+                                 reinterpret_cast<float*>(panel), kPanel);
         }
       }
     }
     for (index_t head = 0; head < v.heads(); ++head) {
       std::byte* panels = block + layout.v_panels(batch, head, first);
       if (v.dtype == DType::f32) {
-        pack_values(v, batch, head, first, rows, panels);
+        pack_values(target, v, batch, head, first, rows, reinterpret_cast<float*>(panels));
       } else {
         pack_value_pairs(target, v, batch, head, first, rows, panels);
       }
@@ -183,19 +174,24 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
                    const TensorView& out, const LseView& lse, int threads) {
   parallel_tasks(threads, out.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
-    alignas(64) float rows[kPanel * kStageStride];
+    alignas(64) float staged[kPanel * kStageStride], divisors[kPanel];
     for (index_t lane = 0; lane < kGroup; lane += kPanel) {
       const index_t row = group * kGroup + lane;
-      for (index_t head = 0; head < out.heads(); ++head) {
+      const int valid = static_cast<int>(std::clamp<index_t>(out.rows() - row, 0, kPanel));
+      const bool in_place = out.dtype == DType::f32 && valid == kPanel;
+      for (index_t head = 0; head < out.heads() && valid > 0; ++head) {
         const GroupView view = group_view(layout, state, batch, head, group);
         if (view.rows->empty) std::fill_n(view.o, layout.o_floats, 0.0f);
-        target.columns_to_rows(view.o + lane, kGroup, out.dim(), rows, kStageStride);
-        for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
-          float* values = rows + r * kStageStride;
-          const float sum = view.rows->sum[lane + r];
-          // A row that saw nothing: o is 0 and stays it.
-          target.normalize(values, out.dim(), sum == 0.0f ? 1.0f : sum, out.dtype,
-                           element_at(out, batch, row + r, head));
+        // A row that saw nothing: o is 0 and stays it.
+        for (int r = 0; r < kPanel; ++r)
+          divisors[r] = view.rows->sum[lane + r] == 0.0f ? 1.0f : view.rows->sum[lane + r];
+        float* rows = in_place ? reinterpret_cast<float*>(element_at(out, batch, row, head)) : staged;
+        target.quotients_to_rows(view.o + lane, kGroup, out.dim(), divisors, rows,
+                                 in_place ? out.stride[1] : kStageStride);
+        for (int r = 0; r < valid; ++r) {
+          if (!in_place)
+            target.narrow(staged + r * kStageStride, out.dtype, out.dim(),
+                          element_at(out, batch, row + r, head));
           if (!lse.data) continue;
           lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =
               log_sum_exp(*view.rows, lane + r, slope);

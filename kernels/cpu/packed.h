@@ -4,8 +4,8 @@
 // A block (what travels), for each (batch, KV head), elements in the wire dtype:
 //   K panels  [rows / 8][head_dim][8]                8 key rows side by side
 //   V panels  per 64 rows: [dim_v / 8][rows][8]      8 columns side by side; the last one has fewer rows
-// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns). 16-bit elements
-// travel in pairs of neighbours along the dimension that a product sums, a pair to each 32-bit cell:
+// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns). 16-bit
+// elements travel in pairs of neighbours along the dimension that a product sums, a pair to each 32-bit cell:
 //   K panels  [rows / 8][head_dim / 2][8][2]         an odd head_dim is rounded up (zero elements)
 //   V panels  per 64 rows: [dim_v / 8][rows / 2][8][2]
 //
@@ -26,8 +26,8 @@ namespace ringattn::cpu {
 
 inline constexpr int kPanel = 8;       // rows of a K panel, columns of a V panel
 inline constexpr int kGroup = 48;      // lanes of a group: 3 x 16, 6 x 8 or 12 x 4
-inline constexpr int kKeyBlock = 64;   // keys whose probabilities are held at a time
-inline constexpr int kPairKeys = 256;  // likewise where they are pairs of bf16
+inline constexpr int kKeyBlock = 64;   // rows of a V panel
+inline constexpr int kStepKeys = 256;  // keys whose probabilities are held at a time, at most
 inline constexpr int kKeySpan = 2048;  // keys whose output is summed apart, see run.cpp
 inline constexpr int kMaxDim = kLargestDim;
 

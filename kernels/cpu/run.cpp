@@ -14,11 +14,11 @@ namespace {
 // the stream from memory below 1 GB/s a core.
 constexpr index_t kTaskGroups = 8;
 
-// Sums are formed in three levels, so that what is small is not lost in what is large: 64 keys in registers,
-// those of a span of 2,048 keys in scratch, spans in the carried state. A rank of a ring sees its own keys
-// first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each below
-// half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
-// Forward.a_heavy_first_block_does_not_drown_many_light_keys). An add costs 1/64 of the FLOPs of an output.
+// Sums are formed in three levels, so that what is small is not lost in what is large: 256 keys in
+// registers, those of a span of 2,048 keys in scratch, spans in the carried state. A rank of a ring sees its
+// own keys first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each
+// below half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
+// Forward.a_heavy_first_block_does_not_drown_many_light_keys).
 //
 // The first span of all is summed in place, to the same bits: the state it would be added to is 0.
 struct Member {
@@ -76,120 +76,111 @@ Deal deal(const AttendRun& run) {
       .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
 }
 
-// Keys of a step. Their number depends on dtype and instruction set alone, since it shows in the sums.
-index_t step_keys(const AttendRun& run) {
-  return run.dtype == DType::bf16 && run.target.pairs ? kPairKeys : kKeyBlock;
+// Keys of a step: more of them save passes over the output, fewer leave the L2 cache to the groups. Depends
+// on the shape alone, since it shows in the sums.
+index_t step_keys(const HeadShape& shape) {
+  const index_t dims = shape.head_dim + shape.head_dim_v;
+  return dims <= 256 ? kStepKeys : dims <= 512 ? kStepKeys / 2 : kStepKeys / 4;
 }
-
-// What a piece shows to a group of the `rows` keys from `first` on.
-GroupStep make_step(const AttendRun& run, const GroupView& group, const Piece& piece, index_t first,
-                    index_t rows) {
-  // Relative to these keys and group all distances that matter are below 304; a band's ends may not even fit
-  // 32 bits, so they are clamped while still 64 wide.
-  const auto near = [&](index_t x) { return static_cast<int>(std::clamp<index_t>(x - first, -1024, 1024)); };
-  return {.group = group,
-          .head_dim = static_cast<int>(run.block_layout.head_dim),
-          .dim_v = static_cast<int>(run.block_layout.dim_v),
-          .v_rows = static_cast<int>(rows),
-          .slope = run.slope,
-          .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first, 0)),
-          .key_end = static_cast<int>(std::min(piece.k.end - first, rows)),
-          .lane_begin = piece.lane_begin,
-          .lane_end = piece.lane_end,
-          .lo = near(piece.lo),
-          .hi = near(piece.hi)};
-}
-
-// K and V of up to 64 keys in fp32, and whether V is finite; both found out when first needed.
-class KeyBlock {
- public:
-  KeyBlock(const AttendRun& run, index_t batch, index_t head, index_t first, int thread)
-      : run_(run), layout_(run.block_layout), first_(first), rows_(layout_.v_rows(first)) {
-    const std::byte* k = run.block + layout_.k_panel(batch, head, first);
-    const std::byte* v = run.block + layout_.v_panels(batch, head, first);
-    if (run.dtype == DType::f32) {
-      k_ = reinterpret_cast<const float*>(k);
-      v_ = reinterpret_cast<const float*>(v);
-      return;
-    }
-    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) +
-                     kTaskGroups * part_floats(run.state_layout.o_floats);
-    k_ = scratch;
-    for (index_t row = 0; row < rows_; row += kPanel)
-      run.target.widen_pairs(k + row * layout_.k_dim * layout_.element, run.dtype, layout_.head_dim,
-                             scratch + row * layout_.head_dim);
-    v_ = scratch + kKeyBlock * layout_.head_dim;
-    run.target.widen_pairs(v, run.dtype, rows_ * layout_.dim_v / kPanel, scratch + kKeyBlock * layout_.head_dim);
-  }
-
-  bool v_finite() {
-    if (!checked_) finite_ = run_.target.all_finite(v_, rows_ * layout_.dim_v);
-    checked_ = true;
-    return finite_;
-  }
-
-  void attend(const GroupView& group, const Piece& piece) {
-    GroupStep step = make_step(run_, group, piece, first_, rows_);
-    step.k = k_;
-    step.v = v_;
-    // Only where some pair of the register tiles is hidden can a hidden key touch a row.
-    const bool whole = step.lane_begin == 0 && step.lane_end == kGroup && step.key_begin % kPanel == 0 &&
-                       step.key_end % kPanel == 0 && step.key_end - 1 <= step.hi &&
-                       step.key_begin - (kGroup - 1) >= step.lo;
-    step.v_finite = whole || v_finite();
-    run_.target.attend(step);
-  }
-
- private:
-  const AttendRun& run_;
-  const BlockLayout& layout_;
-  index_t first_, rows_;
-  const float *k_ = nullptr, *v_ = nullptr;
-  bool checked_ = false, finite_ = false;
-};
 
 struct Task {
   index_t batch, head_kv, first_head, first_group;
 };
 
-// The keys of a step, for groups that hold their queries either way.
+// The keys of a step. 16-bit ones are multiplied as they are where that is possible, and widened, 64 at a
+// time, where it is not.
 class KeyStep {
  public:
   KeyStep(const AttendRun& run, const Task& task, index_t first, int thread)
-      : run_(run), task_(task), first_(first), thread_(thread) {
-    const BlockLayout& layout = run.block_layout;
-    rows_ = std::min(step_keys(run), layout.padded_rows - first);
-    if (step_keys(run) == kKeyBlock) return;
-    const std::byte* v = run.block + layout.v_panels(task.batch, task.head_kv, first);
-    k_ = reinterpret_cast<const float*>(run.block + layout.k_panel(task.batch, task.head_kv, first));
-    v_ = reinterpret_cast<const float*>(v);
-    values_ = run.target.magnitude_bf16(v, rows_ * layout.dim_v);
+      : run_(run),
+        keys_(run.block + run.block_layout.k_panel(task.batch, task.head_kv, first)),
+        values_(run.block + run.block_layout.v_panels(task.batch, task.head_kv, first)),
+        first_(first),
+        rows_(std::min(step_keys(run.shape), run.block_layout.padded_rows - first)),
+        wide_(run.scratch + thread * scratch_floats(run.shape, run.dtype) +
+              kTaskGroups * part_floats(run.state_layout.o_floats)) {
+    if (run.target.pairs && run.dtype == DType::bf16)
+      magnitude_ = run.target.magnitude_bf16(values_, rows_ * run.block_layout.dim_v);
   }
 
   void attend(const GroupView& group, const Piece& piece) {
-    if (group.rows->pairs && DotRange::outputs(values_.largest)) {
-      GroupStep step = make_step(run_, group, piece, first_, rows_);
-      step.k = k_;
-      step.v = v_;
-      step.v_finite = values_.finite;
-      return run_.target.pairs->attend(step);
-    }
-    const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
-    for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock) {
-      if (!wide_ || wide_first_ != key) wide_.emplace(run_, task_.batch, task_.head_kv, key, thread_);
-      wide_first_ = key;
-      wide_->attend(group, piece);
+    if (run_.dtype == DType::f32) {
+      GroupStep step = step_of(group, piece, first_, rows_, keys_, values_);
+      step.v_finite = all_shown(step) || finite(step.v, rows_, first_);
+      run_.target.attend(step);
+    } else if (group.rows->pairs && DotRange::outputs(magnitude_.largest)) {
+      GroupStep step = step_of(group, piece, first_, rows_, keys_, values_);
+      step.v_finite = magnitude_.finite;
+      run_.target.pairs->attend(step);
+    } else {
+      const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
+      for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock)
+        attend_widened(group, piece, key);
     }
   }
 
  private:
+  // What the piece shows to the group of `rows` keys from `first` on.
+  GroupStep step_of(const GroupView& group, const Piece& piece, index_t first, index_t rows, const void* k,
+                    const void* v) const {
+    // Relative to these keys and group all distances that matter are below 304; a band's ends may not even
+    // fit 32 bits, so they are clamped while still 64 wide.
+    const auto near = [&](index_t x) {
+      return static_cast<int>(std::clamp<index_t>(x - first, -1024, 1024));
+    };
+    return {.group = group,
+            .k = static_cast<const float*>(k),
+            .v = static_cast<const float*>(v),
+            .head_dim = static_cast<int>(run_.block_layout.head_dim),
+            .dim_v = static_cast<int>(run_.block_layout.dim_v),
+            .v_rows = static_cast<int>(rows),
+            .slope = run_.slope,
+            .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first, 0)),
+            .key_end = static_cast<int>(std::min(piece.k.end - first, rows)),
+            .lane_begin = piece.lane_begin,
+            .lane_end = piece.lane_end,
+            .lo = near(piece.lo),
+            .hi = near(piece.hi)};
+  }
+
+  // Only where some pair of the register tiles is hidden can a hidden key touch a row.
+  static bool all_shown(const GroupStep& step) {
+    return step.lane_begin == 0 && step.lane_end == kGroup && step.key_begin % kPanel == 0 &&
+           step.key_end % kPanel == 0 && step.key_end - 1 <= step.hi &&
+           step.key_begin - (kGroup - 1) >= step.lo;
+  }
+
+  // Whether V of `rows` keys from `first` on is; found out when first needed.
+  bool finite(const float* v, index_t rows, index_t first) {
+    if (checked_ != first) finite_ = run_.target.all_finite(v, rows * run_.block_layout.dim_v);
+    checked_ = first;
+    return finite_;
+  }
+
+  void attend_widened(const GroupView& group, const Piece& piece, index_t key) {
+    const BlockLayout& layout = run_.block_layout;
+    const index_t rows = layout.v_rows(key), from = key - first_;
+    float* const v = wide_ + kKeyBlock * layout.head_dim;
+    if (widened_ != key) {
+      for (index_t row = 0; row < rows; row += kPanel)
+        run_.target.widen_pairs(keys_ + (from + row) * layout.k_dim * layout.element, run_.dtype,
+                                layout.head_dim, wide_ + row * layout.head_dim);
+      run_.target.widen_pairs(values_ + from * layout.dim_v * layout.element, run_.dtype,
+                              rows * layout.dim_v / kPanel, v);
+      widened_ = key;
+    }
+    GroupStep step = step_of(group, piece, key, rows, wide_, v);
+    step.v_finite = all_shown(step) || finite(v, rows, key);
+    run_.target.attend(step);
+  }
+
   const AttendRun& run_;
-  const Task& task_;
-  index_t first_, rows_ = 0, wide_first_ = 0;
-  int thread_;
-  const float *k_ = nullptr, *v_ = nullptr;  // pairs
-  Magnitude values_{.finite = true, .largest = 0};
-  std::optional<KeyBlock> wide_;
+  const std::byte *keys_, *values_;  // K and V of the first key
+  index_t first_, rows_;
+  float* wide_;
+  index_t widened_ = -1, checked_ = -1;  // by their first key
+  bool finite_ = false;
+  Magnitude magnitude_{.finite = true, .largest = 0};
 };
 
 // The groups of a task, and the keys that they see between them.
@@ -223,7 +214,7 @@ Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int
 void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
   Members members = members_of(run, deal, task, thread);
   const Range keys = members.keys;
-  const index_t step = step_keys(run);
+  const index_t step = step_keys(run.shape);
   for (index_t first = keys.begin / step * step; first < keys.end; first += step) {
     std::optional<KeyStep> block;  // made when a group needs it: sparse masks skip many
     const bool span_ends = (first + step) % kKeySpan == 0 || first + step >= keys.end;

@@ -21,6 +21,15 @@ void Stage::turn(int r) {
 }
 
 void Stage::load(const ConstTensorView& tensor, index_t batch, index_t head, double factor) {
+  factor_ = static_cast<float>(factor);
+  if (tensor.dtype == DType::f32 && rotation_.dim == 0 && valid_ == kPanel && double{factor_} == factor) {
+    source_ = reinterpret_cast<const float*>(element_at(tensor, batch, first_, head));
+    stride_ = tensor.stride[1];
+    return;
+  }
+  source_ = rows_;
+  stride_ = kStageStride;
+  factor_ = 1;
   for (int r = 0; r < kPanel; ++r) {
     float* row = rows_ + r * kStageStride;
     if (r >= valid_) {

@@ -23,16 +23,24 @@ class Stage {
   Stage(const Target& target, const Rotation& rotation, Turn turn = Turn::forth)
       : target_(target), rotation_(rotation), turn_(turn) {}
 
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
   // Angles of rows [first, first + 8), as far as they exist: formed once, used for every head.
   void turn_to(index_t first, index_t rows);
 
-  // Takes rows of a tensor times `factor`, turned.
+  // Takes rows of a tensor times `factor`, turned. What remains to be multiplied is in factor(): eight rows
+  // of fp32 that are not turned are not copied either.
   void load(const ConstTensorView& tensor, index_t batch, index_t head, double factor);
+  const float* row(int r) const { return source_ + r * stride_; }
+  index_t stride() const { return stride_; }
+  float factor() const { return factor_; }
+
   // Multiplies the rows by `factor`, turns them and rounds them into a tensor. They are lost.
   void store(const TensorView& tensor, index_t batch, index_t head, double factor);
 
+  // What `store` takes, kStageStride floats apart.
   float* rows() { return rows_; }
-  const float* row(int r) const { return rows_ + r * kStageStride; }
   int valid() const { return valid_; }
 
  private:
@@ -43,6 +51,9 @@ class Stage {
   Turn turn_;
   index_t first_ = 0;
   int valid_ = 0;
+  const float* source_ = rows_;
+  index_t stride_ = kStageStride;
+  float factor_ = 1;
   alignas(64) float rows_[kPanel * kStageStride];
   alignas(64) float cos_[kPanel][kMaxDim / 2], sin_[kPanel][kMaxDim / 2];
 };

@@ -141,18 +141,41 @@ TEST_P(EveryTarget, ScalesByFactorsThatFp32CannotHold) {
   EXPECT_EQ(y[0], -0.25f * x[0]);
 }
 
-TEST_P(EveryTarget, NormalizesAndRoundsOnce) {
-  std::vector<float> x(61), row;
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * i) + 0.1f;
-  std::vector<float> wide(61);
-  target().normalize((row = x).data(), 61, 3.0f, DType::f32, wide.data());
-  std::vector<std::uint16_t> narrow(61), half(61);
-  target().normalize((row = x).data(), 61, 3.0f, DType::bf16, narrow.data());
-  target().normalize((row = x).data(), 61, 3.0f, DType::f16, half.data());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    EXPECT_EQ(wide[i], x[i] / 3.0f);
-    EXPECT_EQ(narrow[i], bf16_from_f32(x[i] / 3.0f));
-    EXPECT_EQ(half[i], f16_from_f32(x[i] / 3.0f));
+TEST_P(EveryTarget, DividesWithOneRounding) {
+  constexpr index_t n = 61, stride = 67;
+
+  std::mt19937 generator(3);
+  std::uniform_real_distribution<float> exponent(-40, 40);
+  std::vector<float> columns(n * kGroup), rows(8 * stride, kNan), divisors(8);
+  for (int round = 0; round < 50; ++round) {
+    for (float& x : columns) x = std::exp2(exponent(generator)) * (generator() % 2 ? 1.0f : -1.0f);
+    for (float& x : divisors) x = std::exp2(exponent(generator));
+    columns[0] = kInf, columns[1] = kNan, columns[2] = 0.0f, columns[3] = -kInf;
+    if (round % 5 == 0) divisors[4] = kInf, divisors[5] = kNan, divisors[6] = 1.0f;
+    target().quotients_to_rows(columns.data(), kGroup, n, divisors.data(), rows.data(), stride);
+    for (index_t c = 0; c < n; ++c) {
+      for (index_t r = 0; r < 8; ++r) {
+        const float x = columns[static_cast<std::size_t>(c * kGroup + r)];
+        const float want = x / divisors[static_cast<std::size_t>(r)];
+        const float got = rows[static_cast<std::size_t>(r * stride + c)];
+        ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
+            << x << " / " << divisors[static_cast<std::size_t>(r)] << " = " << want << ", got " << got;
+      }
+    }
+  }
+}
+
+TEST_P(EveryTarget, CopiesRowsToPanelsAndFillsUpTheLast) {
+  for (const index_t n : {1, 7, 8, 13, 64, 100}) {
+    constexpr index_t stride = 129, panel = 8 * 11;
+    std::vector<float> rows(8 * stride), panels(13 * panel, kNan);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+    target().rows_to_panels(rows.data(), stride, n, panels.data(), panel);
+    for (index_t c = 0; c < (n + 7) / 8 * 8; ++c)
+      for (index_t r = 0; r < 8; ++r)
+        ASSERT_EQ(panels[static_cast<std::size_t>(c / 8 * panel + 8 * r + c % 8)],
+                  c < n ? rows[static_cast<std::size_t>(r * stride + c)] : 0.0f);
+    ASSERT_TRUE(std::isnan(panels[64]));  // the panel's rows are further apart than they are many
   }
 }
 
@@ -161,7 +184,7 @@ TEST_P(EveryTarget, TransposesThereAndBack) {
     std::vector<float> rows(8 * kStageStride), columns(512 * 48, kNan), back(8 * kStageStride, kNan);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
     for (const index_t stride : {8, 48}) {
-      target().rows_to_columns(rows.data(), n, columns.data(), stride);
+      target().rows_to_columns(rows.data(), kStageStride, 1.0f, n, columns.data(), stride);
       for (index_t c = 0; c < n; ++c)
         for (index_t r = 0; r < 8; ++r)
           ASSERT_EQ(columns[static_cast<std::size_t>(c * stride + r)],

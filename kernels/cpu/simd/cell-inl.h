@@ -28,9 +28,8 @@ RINGATTN_BEFORE_CELLS();
 namespace ringattn::cpu::RINGATTN_CELLS {
 
 #if RINGATTN_PAIRS
-inline constexpr int kCell = 2;              // elements of a cell
+inline constexpr int kCell = 2;  // elements of a cell
 inline constexpr int kRowCells = kGroup / kCell;
-inline constexpr int kStepKeys = kPairKeys;  // keys of a GroupStep at most
 
 // acc += a.even * b.even + a.odd * b.odd
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) {
@@ -83,7 +82,6 @@ HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) {
 #else
 inline constexpr int kCell = 1;
 inline constexpr int kRowCells = kGroup;
-inline constexpr int kStepKeys = kKeyBlock;
 
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) { return hn::MulAdd(a, b, acc); }
 HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) { return x[0]; }
@@ -93,7 +91,9 @@ HWY_INLINE void SplitCell(Vec cell, Vec (&x)[kCell]) { x[0] = cell; }
 HWY_INLINE Vec KeepShown(const hn::Mask<Floats> (&shown)[kCell], Vec cell) {
   return hn::IfThenElseZero(shown[0], cell);
 }
-HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) { return shown[0] ? cell : hn::Zero(Floats()); }
+HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) {
+  return shown[0] ? cell : hn::Zero(Floats());
+}
 #endif
 static_assert(kPanel % kCell == 0 && kRows % kCell == 0);
 

@@ -15,22 +15,29 @@ namespace ringattn::cpu::HWY_NAMESPACE {
 void Fold(const GroupView& part, const GroupView& whole, int dim_v, float slope) {
   const Floats d;
   const Vec zero = hn::Zero(d), neg_inf = hn::Set(d, kNegInf);
-  for (int lane = 0; lane < kGroup; lane += kLanes) {
+  constexpr int kVectors = kGroup / kLanes;
+  Vec factor[kVectors];
+  const auto fold_row = [&](float* from, float* to) {
+    RINGATTN_UNROLL for (int v = 0; v < kVectors; ++v) {
+      float* const from_lanes = from + v * kLanes;
+      float* const to_lanes = to + v * kLanes;
+      hn::Store(hn::MulAdd(hn::Load(d, to_lanes), factor[v], hn::Load(d, from_lanes)), d, to_lanes);
+      hn::Store(zero, d, from_lanes);
+    }
+  };
+  for (int v = 0; v < kVectors; ++v) {
+    const int lane = v * kLanes;
     const Vec old_limit = hn::Load(d, whole.rows->limit + lane), limit = hn::Load(d, part.rows->limit + lane);
     const Vec old_shift = hn::Load(d, whole.rows->shift + lane), shift = hn::Load(d, part.rows->shift + lane);
     // As in Rescale: a lane that had seen nothing has o = sum = 0, and an old maximum of -inf.
     const Vec old = hn::IfThenElse(hn::Eq(old_limit, neg_inf), neg_inf, old_shift);
     const Vec fall = Exp2Scaled(hn::Sub(old, shift), MakeSlope(slope));
-    const Vec factor = hn::IfThenElse(hn::Eq(old_limit, limit), hn::Set(d, 1.0f), fall);
+    factor[v] = hn::IfThenElse(hn::Eq(old_limit, limit), hn::Set(d, 1.0f), fall);
     hn::Store(limit, d, whole.rows->limit + lane);
     hn::Store(shift, d, whole.rows->shift + lane);
-    const auto fold_row = [&](float* from, float* to) {
-      hn::Store(hn::MulAdd(hn::Load(d, to), factor, hn::Load(d, from)), d, to);
-      hn::Store(zero, d, from);
-    };
-    fold_row(part.rows->sum + lane, whole.rows->sum + lane);
-    for (int c = 0; c < dim_v; ++c) fold_row(part.o + c * kGroup + lane, whole.o + c * kGroup + lane);
   }
+  fold_row(part.rows->sum, whole.rows->sum);
+  for (int c = 0; c < dim_v; ++c) fold_row(part.o + c * kGroup, whole.o + c * kGroup);
 }
 
 }  // namespace ringattn::cpu::HWY_NAMESPACE

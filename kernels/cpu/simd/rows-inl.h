@@ -158,18 +158,6 @@ void Narrow(const float* from, DType dtype, index_t n, void* to) {
   }
 }
 
-// Reads in vectors of 8, as ColumnsToRows has stored them.
-void Normalize(float* row, index_t n, float divisor, DType dtype, void* to) {
-  const hn::CappedTag<float, 8> d;
-  const index_t step = static_cast<index_t>(hn::Lanes(d));
-  float* quotient = dtype == DType::f32 ? static_cast<float*>(to) : row;
-  index_t i = 0;
-  for (; i + step <= n; i += step)
-    hn::StoreU(hn::Div(hn::LoadU(d, row + i), hn::Set(d, divisor)), d, quotient + i);
-  for (; i < n; ++i) quotient[i] = row[i] / divisor;
-  if (dtype != DType::f32) Narrow(row, dtype, n, to);
-}
-
 // (x1, x2) -> (x1 cos - x2 sin, x1 sin + x2 cos) for each pair of the leading `dim` elements
 // (RoFormer, arXiv:2104.09864, eq. 15).
 void Rotate(float* HWY_RESTRICT row, const float* HWY_RESTRICT cos, const float* HWY_RESTRICT sin,
@@ -191,14 +179,21 @@ void Rotate(float* HWY_RESTRICT row, const float* HWY_RESTRICT cos, const float*
 }
 
 #if HWY_MAX_BYTES >= 32
-// to[c][r] = from[r][c] of an 8 x 8 block, in registers.
+using Eight = hn::FixedTag<float, 8>;
+using EightVec = hn::Vec<Eight>;
+
+struct Unchanged {
+  HWY_INLINE EightVec operator()(EightVec x) const { return x; }
+};
+
+// to[c][r] = change(from[r][c]) of an 8 x 8 block, in registers; `change` is given rows of `from`.
+template <class Change = Unchanged>
 HWY_INLINE void Transpose8x8(const float* HWY_RESTRICT from, index_t from_stride, float* HWY_RESTRICT to,
-                             index_t to_stride) {
-  const hn::FixedTag<float, 8> d;
-  const hn::RepartitionToWide<decltype(d)> pairs;
-  using Row = hn::Vec<decltype(d)>;
-  Row in[8], mixed[8], quads[8];
-  RINGATTN_UNROLL for (int r = 0; r < 8; ++r) in[r] = hn::LoadU(d, from + r * from_stride);
+                             index_t to_stride, const Change& change = {}) {
+  const Eight d;
+  const hn::RepartitionToWide<Eight> pairs;
+  EightVec in[8], mixed[8], quads[8];
+  RINGATTN_UNROLL for (int r = 0; r < 8; ++r) in[r] = change(hn::LoadU(d, from + r * from_stride));
   RINGATTN_UNROLL for (int r = 0; r < 8; r += 2) {
     mixed[r] = hn::InterleaveLower(d, in[r], in[r + 1]);
     mixed[r + 1] = hn::InterleaveUpper(d, in[r], in[r + 1]);
@@ -218,26 +213,92 @@ HWY_INLINE void Transpose8x8(const float* HWY_RESTRICT from, index_t from_stride
     hn::StoreU(hn::ConcatUpperUpper(d, quads[4 + c], quads[c]), d, to + (c + 4) * to_stride);
   }
 }
+// x / divisors: the product with the reciprocal, and one correction from the exact remainder (Markstein, IBM
+// J. Res. Dev. 34, 1990), which costs a third of a division. A remainder of infinities is NaN: then the
+// product is the quotient.
+class Quotient {
+ public:
+  HWY_INLINE explicit Quotient(const float* divisors)
+      : divisor_(hn::LoadU(Eight(), divisors)), inverse_(hn::Div(hn::Set(Eight(), 1.0f), divisor_)) {}
+  HWY_INLINE EightVec operator()(EightVec x) const {
+    const EightVec product = hn::Mul(x, inverse_);
+    const EightVec rest = hn::NegMulAdd(product, divisor_, x);
+    return hn::IfThenElse(hn::Eq(rest, rest), hn::MulAdd(rest, inverse_, product), product);
+  }
+
+ private:
+  EightVec divisor_, inverse_;
+};
+
+void RowsToColumns(const float* rows, index_t row_stride, float factor, index_t n, float* to,
+                   index_t to_stride) {
+  index_t c = 0;
+  if (factor == 1.0f) {  // the rows may be pairs of bf16
+    for (; c + 8 <= n; c += 8) Transpose8x8(rows + c, row_stride, to + c * to_stride, to_stride);
+    for (; c < n; ++c)
+      for (int r = 0; r < 8; ++r)
+        std::memcpy(to + c * to_stride + r, rows + r * row_stride + c, sizeof(float));
+    return;
+  }
+  const auto times = [factor](EightVec x) HWY_ATTR { return hn::Mul(x, hn::Set(Eight(), factor)); };
+  for (; c + 8 <= n; c += 8) Transpose8x8(rows + c, row_stride, to + c * to_stride, to_stride, times);
+  for (; c < n; ++c)
+    for (int r = 0; r < 8; ++r) to[c * to_stride + r] = factor * rows[r * row_stride + c];
+}
+
+void QuotientsToRows(const float* from, index_t from_stride, index_t n, const float* divisors, float* rows,
+                     index_t row_stride) {
+  const Quotient quotient(divisors);
+  index_t c = 0;
+  for (; c + 8 <= n; c += 8)
+    Transpose8x8(from + c * from_stride, from_stride, rows + c, row_stride, quotient);
+  for (; c < n; ++c)
+    for (int r = 0; r < 8; ++r) rows[r * row_stride + c] = from[c * from_stride + r] / divisors[r];
+}
 #else
 HWY_INLINE void Transpose8x8(const float* HWY_RESTRICT from, index_t from_stride, float* HWY_RESTRICT to,
                              index_t to_stride) {
   for (int r = 0; r < 8; ++r)
     for (int c = 0; c < 8; ++c) to[c * to_stride + r] = from[r * from_stride + c];
 }
-#endif
 
-void RowsToColumns(const float* rows, index_t n, float* to, index_t to_stride) {
-  index_t c = 0;
-  for (; c + 8 <= n; c += 8) Transpose8x8(rows + c, kStageStride, to + c * to_stride, to_stride);
-  for (; c < n; ++c)
-    for (int r = 0; r < 8; ++r) to[c * to_stride + r] = rows[r * kStageStride + c];
+void RowsToColumns(const float* rows, index_t row_stride, float factor, index_t n, float* to,
+                   index_t to_stride) {
+  for (index_t c = 0; c < n; ++c)
+    for (int r = 0; r < 8; ++r) {
+      float* x = to + c * to_stride + r;
+      std::memcpy(x, rows + r * row_stride + c, sizeof(float));
+      if (factor != 1.0f) *x *= factor;  // otherwise the rows may be pairs of bf16
+    }
 }
+
+void QuotientsToRows(const float* from, index_t from_stride, index_t n, const float* divisors, float* rows,
+                     index_t row_stride) {
+  for (index_t c = 0; c < n; ++c)
+    for (int r = 0; r < 8; ++r) rows[r * row_stride + c] = from[c * from_stride + r] / divisors[r];
+}
+#endif
 
 void ColumnsToRows(const float* from, index_t from_stride, index_t n, float* rows, index_t row_stride) {
   index_t c = 0;
   for (; c + 8 <= n; c += 8) Transpose8x8(from + c * from_stride, from_stride, rows + c, row_stride);
   for (; c < n; ++c)
     for (int r = 0; r < 8; ++r) rows[r * row_stride + c] = from[c * from_stride + r];
+}
+
+// A panel after the other: eight rows of one cache line each stay in the L1 cache even if they lie a power of
+// two apart.
+void RowsToPanels(const float* rows, index_t row_stride, index_t n, float* to, index_t panel) {
+  const hn::CappedTag<float, 8> d;
+  const int step = static_cast<int>(hn::Lanes(d));
+  index_t c = 0;
+  for (; c + 8 <= n; c += 8, to += panel)
+    for (int r = 0; r < 8; ++r)
+      for (int e = 0; e < 8; e += step)
+        hn::StoreU(hn::LoadU(d, rows + r * row_stride + c + e), d, to + 8 * r + e);
+  if (c == n) return;
+  for (int r = 0; r < 8; ++r)
+    for (index_t e = 0; e < 8; ++e) to[8 * r + e] = c + e < n ? rows[r * row_stride + c + e] : 0.0f;
 }
 
 // Eight columns at a time, so that both sides are walked through line by line.

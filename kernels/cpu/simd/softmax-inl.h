@@ -50,6 +50,8 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     hn::Store(hn::IfThenElse(raise, top, shift), d, strip.rows->shift + lane);
     hn::Store(hn::IfThenElse(raise, hn::Add(top, lag), limit), d, strip.rows->limit + lane);
     const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
+    // Where only such lanes are raised, as in a group's first tile, there is nothing to rescale.
+    if (hn::AllTrue(d, hn::Or(hn::Not(raise), hn::Eq(limit, neg_inf)))) continue;
     rescale_row(strip.rows->sum + lane);
     rescale_row(strip.sum + v * kLanes);
     for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
