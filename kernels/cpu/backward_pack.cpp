@@ -105,7 +105,7 @@ void unpack_rows(const Target& target, const RowsLayout& layout, std::byte* stat
         const RowsView view = rows_view(layout, state, batch, head, group);
         if (lane == 0) target.move_sum(view.span, view.total, layout.dq_floats);
         target.columns_to_rows(view.total + lane, kGroup, dq.dim(), stage.rows(), kStageStride);
-        stage.store(dq, batch, head, factor);
+        stage.store(stage.rows(), kStageStride, dq, batch, head, factor);
       }
     }
   });
@@ -123,13 +123,10 @@ void unpack_gradients(const Target& target, const GradientLayout& layout, const 
       dk_stage.turn_to(first, dk.rows());
       dv_stage.turn_to(first, dk.rows());
       for (index_t head = 0; head < dk.heads(); ++head) {
-        for (int r = 0; r < dk_stage.valid(); ++r) {
-          const auto* from = reinterpret_cast<const float*>(gradients + layout.row(batch, head, first + r));
-          std::copy_n(from, dk.dim(), dk_stage.rows() + r * kStageStride);
-          std::copy_n(from + layout.k_floats, dv.dim(), dv_stage.rows() + r * kStageStride);
-        }
-        dk_stage.store(dk, batch, head, factor);
-        dv_stage.store(dv, batch, head, 1.0);
+        const auto* from = reinterpret_cast<const float*>(gradients + layout.row(batch, head, first));
+        const index_t stride = layout.k_floats + layout.v_floats;
+        dk_stage.store(from, stride, dk, batch, head, factor);
+        dv_stage.store(from + layout.k_floats, stride, dv, batch, head, 1.0);
       }
     }
   });

@@ -42,12 +42,16 @@ void Stage::load(const ConstTensorView& tensor, index_t batch, index_t head, dou
   }
 }
 
-void Stage::store(const TensorView& tensor, index_t batch, index_t head, double factor) {
+void Stage::store(const float* from, index_t stride, const TensorView& tensor, index_t batch, index_t head,
+                  double factor) {
+  const bool as_it_is = tensor.dtype == DType::f32 && rotation_.dim == 0;
   for (int r = 0; r < valid_; ++r) {
-    float* row = rows_ + r * kStageStride;
-    target_.widen(row, DType::f32, tensor.dim(), factor, row);
+    std::byte* to = element_at(tensor, batch, first_ + r, head);
+    float* row = as_it_is ? reinterpret_cast<float*>(to) : rows_ + r * kStageStride;
+    target_.widen(from + r * stride, DType::f32, tensor.dim(), factor, row);
+    if (as_it_is) continue;
     turn(r);
-    target_.narrow(row, tensor.dtype, tensor.dim(), element_at(tensor, batch, first_ + r, head));
+    target_.narrow(row, tensor.dtype, tensor.dim(), to);
   }
 }
 

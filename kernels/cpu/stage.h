@@ -36,10 +36,11 @@ class Stage {
   index_t stride() const { return stride_; }
   float factor() const { return factor_; }
 
-  // Multiplies the rows by `factor`, turns them and rounds them into a tensor. They are lost.
-  void store(const TensorView& tensor, index_t batch, index_t head, double factor);
+  // Multiplies eight rows, `stride` floats apart, by `factor`, turns them and rounds them into a tensor.
+  void store(const float* from, index_t stride, const TensorView& tensor, index_t batch, index_t head,
+             double factor);
 
-  // What `store` takes, kStageStride floats apart.
+  // Room for rows to be stored, kStageStride floats apart.
   float* rows() { return rows_; }
   int valid() const { return valid_; }
 

@@ -301,12 +301,14 @@ void RowsToPanels(const float* rows, index_t row_stride, index_t n, float* to, i
     for (index_t e = 0; e < 8; ++e) to[8 * r + e] = c + e < n ? rows[r * row_stride + c + e] : 0.0f;
 }
 
-// Eight columns at a time, so that both sides are walked through line by line.
+// Up to 16 columns at a time, a cache line of each row.
 void GroupToRows(const float* from, index_t n, float* rows, index_t row_stride) {
-  index_t c = 0;
-  for (; c + 8 <= n; c += 8)
+  const index_t whole = n / 8 * 8;
+  for (index_t first = 0; first < whole; first += 16)
     for (index_t lane = 0; lane < kGroup; lane += 8)
-      Transpose8x8(from + c * kGroup + lane, kGroup, rows + lane * row_stride + c, row_stride);
+      for (index_t c = first; c < whole && c < first + 16; c += 8)
+        Transpose8x8(from + c * kGroup + lane, kGroup, rows + lane * row_stride + c, row_stride);
+  index_t c = whole;
   for (; c < n; ++c)
     for (index_t lane = 0; lane < kGroup; ++lane) rows[lane * row_stride + c] = from[c * kGroup + lane];
 }
