@@ -76,6 +76,15 @@ Deal deal(const AttendRun& run) {
       .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
 }
 
+// Scratch of a thread, in floats: the parts of a task's groups; but for f32, 64 keys widened; and for bf16, the
+// queries of a group that holds pairs, widened.
+index_t wide_keys_at(const HeadShape& shape) {
+  return kTaskGroups * part_floats(kGroup * round_up(shape.head_dim_v, kPanel));
+}
+index_t wide_queries_at(const HeadShape& shape) {
+  return wide_keys_at(shape) + kKeyBlock * (shape.head_dim + round_up(shape.head_dim_v, kPanel));
+}
+
 // Keys of a step. Their number depends on dtype and instruction set alone, since it shows in the sums.
 index_t step_keys(const AttendRun& run) {
   return run.dtype == DType::bf16 && run.target.pairs ? kPairKeys : kKeyBlock;
@@ -112,8 +121,8 @@ class KeyBlock {
       v_ = reinterpret_cast<const float*>(v);
       return;
     }
-    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) +
-                     kTaskGroups * part_floats(run.state_layout.o_floats);
+    float* scratch =
+        run.scratch + thread * scratch_floats(run.shape, run.dtype) + wide_keys_at(run.shape);
     k_ = scratch;
     for (index_t row = 0; row < rows_; row += kPanel)
       run.target.widen_pairs(k + row * layout_.k_dim * layout_.element, run.dtype, layout_.head_dim,
@@ -174,11 +183,16 @@ class KeyStep {
       step.v_finite = values_.finite;
       return run_.target.pairs->attend(step);
     }
+    GroupView wide = group;
+    if (group.rows->pairs) {
+      wide.q = run_.scratch + thread_ * scratch_floats(run_.shape, run_.dtype) + wide_queries_at(run_.shape);
+      run_.target.pairs->split_rows(group.q, run_.shape.head_dim, wide.q);
+    }
     const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
     for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock) {
       if (!wide_ || wide_first_ != key) wide_.emplace(run_, task_.batch, task_.head_kv, key, thread_);
       wide_first_ = key;
-      wide_->attend(group, piece);
+      wide_->attend(wide, piece);
     }
   }
 
@@ -246,9 +260,8 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
 }  // namespace
 
 index_t scratch_floats(const HeadShape& shape, DType dtype) {
-  const index_t dim_v = round_up(shape.head_dim_v, kPanel);
-  const index_t widened = dtype == DType::f32 ? 0 : kKeyBlock * (shape.head_dim + dim_v);
-  return kTaskGroups * part_floats(kGroup * dim_v) + widened;
+  if (dtype == DType::f32) return wide_keys_at(shape);
+  return wide_queries_at(shape) + (dtype == DType::bf16 ? kGroup * shape.head_dim : 0);
 }
 
 void attend_block(const AttendRun& run, const Poll& poll) {
