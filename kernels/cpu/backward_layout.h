@@ -23,10 +23,10 @@ namespace ringattn::cpu {
 struct alignas(64) RowsState {
   float hi[kGroup], lo[kGroup], delta[kGroup], alive[kGroup];
   bool all_alive;
-  bool q_finite, dout_finite;  // of all 48 rows
-  bool pairs;                  // how q and dout are held
+  bool q_finite, dout_finite;     // of all 48 rows
+  bool pairs;                     // how q and dout are held
   float q_largest, dout_largest;  // of the finite numbers; pairs only
-  index_t span_id;             // of the span of keys that `span` holds the sum of, -1: none yet
+  index_t span_id;                // of the span of keys that `span` holds the sum of, -1: none yet
 };
 
 struct GradientLayout {

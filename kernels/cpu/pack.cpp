@@ -60,8 +60,8 @@ bool pack_query_pairs(const Target& target, const Stage& stage, index_t dim, flo
 }
 
 // The queries of one head's group in fp32.
-void pack_wide_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
-                       index_t batch, index_t head, index_t group, float* to) {
+void pack_wide_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation,
+                       double factor, index_t batch, index_t head, index_t group, float* to) {
   Stage stage(target, rotation);
   for (index_t lane = 0; lane < kGroup; lane += kPanel) {
     stage.turn_to(group * kGroup + lane, q.rows());

@@ -4,8 +4,8 @@
 // A block (what travels), for each (batch, KV head), elements in the wire dtype:
 //   K panels  [rows / 8][head_dim][8]                8 key rows side by side
 //   V panels  per 64 rows: [dim_v / 8][rows][8]      8 columns side by side; the last one has fewer rows
-// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns). 16-bit elements
-// travel in pairs of neighbours along the dimension that a product sums, a pair to each 32-bit cell:
+// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns). 16-bit
+// elements travel in pairs of neighbours along the dimension that a product sums, a pair to each 32-bit cell:
 //   K panels  [rows / 8][head_dim / 2][8][2]         an odd head_dim is rounded up (zero elements)
 //   V panels  per 64 rows: [dim_v / 8][rows / 2][8][2]
 //

@@ -76,8 +76,8 @@ Deal deal(const AttendRun& run) {
       .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
 }
 
-// Scratch of a thread, in floats: the parts of a task's groups; but for f32, 64 keys widened; and for bf16, the
-// queries of a group that holds pairs, widened.
+// Scratch of a thread, in floats: the parts of a task's groups; but for f32, 64 keys widened; and for bf16,
+// the queries of a group that holds pairs, widened.
 index_t wide_keys_at(const HeadShape& shape) {
   return kTaskGroups * part_floats(kGroup * round_up(shape.head_dim_v, kPanel));
 }
@@ -121,14 +121,14 @@ class KeyBlock {
       v_ = reinterpret_cast<const float*>(v);
       return;
     }
-    float* scratch =
-        run.scratch + thread * scratch_floats(run.shape, run.dtype) + wide_keys_at(run.shape);
+    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) + wide_keys_at(run.shape);
     k_ = scratch;
     for (index_t row = 0; row < rows_; row += kPanel)
       run.target.widen_pairs(k + row * layout_.k_dim * layout_.element, run.dtype, layout_.head_dim,
                              scratch + row * layout_.head_dim);
     v_ = scratch + kKeyBlock * layout_.head_dim;
-    run.target.widen_pairs(v, run.dtype, rows_ * layout_.dim_v / kPanel, scratch + kKeyBlock * layout_.head_dim);
+    run.target.widen_pairs(v, run.dtype, rows_ * layout_.dim_v / kPanel,
+                           scratch + kKeyBlock * layout_.head_dim);
   }
 
   bool v_finite() {

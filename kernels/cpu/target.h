@@ -9,8 +9,8 @@
 
 namespace ringattn::cpu {
 
-// One group of 48 queries against the keys that one piece shows it among 64 keys, or, where a cell is a pair of
-// bf16, among kPairKeys. Lane i sees key j (counted from the first of them) iff
+// One group of 48 queries against the keys that one piece shows it among 64 keys, or, where a cell is a pair
+// of bf16, among kPairKeys. Lane i sees key j (counted from the first of them) iff
 //   key_begin <= j < key_end,  lane_begin <= i < lane_end,  lo <= j - i <= hi.
 // Pairs are those of a block: see packed.h.
 struct GroupStep {
@@ -24,8 +24,8 @@ struct GroupStep {
 };
 
 // Backward of one group against the keys that one piece shows it among those of a task. Keys are counted from
-// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`. Where a cell is a pair
-// of bf16, the dimension that a product sums is half as long, and p and ds have rows of 48 bf16.
+// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`. Where a cell is a
+// pair of bf16, the dimension that a product sums is half as long, and p and ds have rows of 48 bf16.
 struct GradientStep {
   const float *q = nullptr, *dout = nullptr;            // [head_dim][48], [dim_v][48]
   const float *q_rows = nullptr, *dout_rows = nullptr;  // the same, [48][k_stride] and [48][v_stride]
@@ -68,7 +68,7 @@ struct PairTarget {
   void (*probabilities)(const GradientStep&);
   void (*key_gradients)(const GradientStep&);
   void (*query_gradients)(const GradientStep&);
-  void (*pair_rows)(const float* from, index_t n, float* to);   // [n][48] to cells [(n + 1) / 2][48]; in place
+  void (*pair_rows)(const float* from, index_t n, float* to);  // [n][48] to cells [(n + 1) / 2][48]; in place
   void (*split_rows)(const float* from, index_t n, float* to);  // and back, but not in place
   // Pairs along one dimension of each block, of n elements in all, become pairs along the other one.
   void (*regroup)(const PairBlocks& blocks, index_t n);
@@ -79,9 +79,9 @@ struct PairTarget {
 // are widened. It is not seen while what is lost, less than 2^-126 of each product (or a denormal times the
 // other factor), is far below the rounding of the largest numbers to bf16.
 struct DotRange {
-  // Queries: no denormals, and none so large that denormals of K would have changed a score: 512 terms of less
-  // than 2^-126 * 2^90 are below 2^-27. 0, infinity and NaN are what they are; infinity times a denormal is
-  // NaN.
+  // Queries: no denormals, and none so large that denormals of K would have changed a score: 512 terms of
+  // less than 2^-126 * 2^90 are below 2^-27. 0, infinity and NaN are what they are; infinity times a denormal
+  // is NaN.
   static constexpr float kLowest = 0x1p-126f, kHighest = 0x1p90f;
   // V of a step, by its largest element. Probabilities are up to 2^16: less than 2^-110 is lost for each key.
   static bool outputs(float v) { return v == 0 || v >= 0x1p-60f; }
@@ -95,7 +95,7 @@ struct DotRange {
 };
 
 struct Target {
-  const char* name;  // "AVX3"
+  const char* name;                   // "AVX3"
   const PairTarget* pairs = nullptr;  // null: 16-bit elements are widened
 
   // attention
@@ -115,13 +115,13 @@ struct Target {
   void (*narrow)(const float* from, DType dtype, index_t n, void* to);                // to nearest even
   // Neighbours along a dimension of n, in pairs (see packed.h), to rows of 8: [n][8]. Exact.
   void (*widen_pairs)(const void* from, DType dtype, index_t n, float* to);
-  // Two rows of n columns as pairs: 8 columns to 8 pairs, to_step elements after the 8 before; the last columns
-  // are filled up with 0.
+  // Two rows of n columns as pairs: 8 columns to 8 pairs, to_step elements after the 8 before; the last
+  // columns are filled up with 0.
   void (*interleave_rows)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
                           index_t to_step);
   Magnitude (*magnitude_bf16)(const void* from, index_t n);
-  // The largest magnitude of the finite numbers, n a multiple of 16 and x 64-byte aligned; and whether all but
-  // 0, infinity and NaN have magnitudes of [lowest, highest].
+  // The largest magnitude of the finite numbers, n a multiple of 16 and x 64-byte aligned; and whether all
+  // but 0, infinity and NaN have magnitudes of [lowest, highest].
   float (*largest_finite)(const float* x, index_t n);
   bool (*within_magnitudes)(const float* x, index_t n, float lowest, float highest);
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);

@@ -121,8 +121,7 @@ std::vector<const Target*> supported_targets() {
   [[maybe_unused]] const std::int64_t supported = hwy::SupportedTargets();
 #if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3)
   // Highway asks the operating system about the registers; the processor says what it does with them.
-  if ((supported & HWY_AVX3) && __builtin_cpu_supports("avx512bf16"))
-    list.push_back(&N_AVX3::PairsTarget());
+  if ((supported & HWY_AVX3) && __builtin_cpu_supports("avx512bf16")) list.push_back(&N_AVX3::PairsTarget());
 #endif
 #if (HWY_TARGETS & HWY_AVX3) && HWY_STATIC_TARGET != HWY_AVX3
   if (supported & HWY_AVX3) list.push_back(&N_AVX3::ThisTarget());

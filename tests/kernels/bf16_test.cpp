@@ -41,7 +41,8 @@ TEST_P(EveryIsa, Bf16OfOddHeadDimsAndEveryMask) {
 
 // A ring deals the keys out in blocks; spans of 2,048 keys are summed apart.
 TEST_P(EveryIsa, Bf16InUnevenBlocksAndSeveralSpans) {
-  if (GetParam() == cpu_isas().back() && cpu_isas().size() > 1) GTEST_SKIP() << "slow, and widens as others do";
+  if (GetParam() == cpu_isas().back() && cpu_isas().size() > 1)
+    GTEST_SKIP() << "slow, and widens as others do";
   const Problem p = problem_of({1, 2, 1, 20, 20}, DType::bf16, 67, 4507, causal_tiles(67, 4507));
   const BackwardInputs in = random_backward_inputs(p, 3);
   for (const index_t rows : {4507, 2311, 601}) {
@@ -102,7 +103,7 @@ TEST_P(EveryIsa, Bf16NanInBackwardReachesItsPairsAlone) {
     const Gradients clean = run_backward_cpu(p, in, GetParam());
     for (const index_t i : {0, 1, 14, 47, 48, 52, 53, 60}) {
       SCOPED_TRACE("row " + std::to_string(i));
-      for (Tensor BackwardInputs::* which : {&BackwardInputs::q, &BackwardInputs::dout}) {
+      for (Tensor BackwardInputs::*which : {&BackwardInputs::q, &BackwardInputs::dout}) {
         BackwardInputs bad = in;
         (bad.*which).set((bad.*which).index(0, i, 0, 4), kNan);
         const Gradients got = run_backward_cpu(p, bad, GetParam());
@@ -182,7 +183,8 @@ TEST_P(EveryIsa, Bf16OfExtremeMagnitudes) {
   }
 }
 
-// A loss that is a mean over many tokens has small gradients; what is not small enough to be flushed is right.
+// A loss that is a mean over many tokens has small gradients; what is not small enough to be flushed is
+// right.
 TEST_P(EveryIsa, Bf16GradientsOfExtremeMagnitudes) {
   struct Extreme {
     const char* what;

@@ -28,9 +28,11 @@ RINGATTN_BEFORE_CELLS();
 namespace ringattn::cpu::RINGATTN_CELLS {
 
 #if RINGATTN_PAIRS
-inline constexpr int kCell = 2;              // elements of a cell
+inline constexpr int kCell = 2;  // elements of a cell
 inline constexpr int kRowCells = kGroup / kCell;
 inline constexpr int kStepKeys = kPairKeys;  // keys of a GroupStep at most
+// Of exp2. Forward's probabilities are summed to lse before they are rounded, backward's are not summed.
+inline constexpr int kForwardDegree = 4, kBackwardDegree = 3;
 
 // acc += a.even * b.even + a.odd * b.odd
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) {
@@ -84,6 +86,7 @@ HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) {
 inline constexpr int kCell = 1;
 inline constexpr int kRowCells = kGroup;
 inline constexpr int kStepKeys = kKeyBlock;
+inline constexpr int kForwardDegree = 5, kBackwardDegree = 5;
 
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) { return hn::MulAdd(a, b, acc); }
 HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) { return x[0]; }
@@ -93,7 +96,9 @@ HWY_INLINE void SplitCell(Vec cell, Vec (&x)[kCell]) { x[0] = cell; }
 HWY_INLINE Vec KeepShown(const hn::Mask<Floats> (&shown)[kCell], Vec cell) {
   return hn::IfThenElseZero(shown[0], cell);
 }
-HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) { return shown[0] ? cell : hn::Zero(Floats()); }
+HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) {
+  return shown[0] ? cell : hn::Zero(Floats());
+}
 #endif
 static_assert(kPanel % kCell == 0 && kRows % kCell == 0);
 

@@ -113,7 +113,7 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
     RINGATTN_UNROLL for (int r = 0; r < kRows; r += kCell) {
       Vec p[kCell];
       RINGATTN_UNROLL for (int e = 0; e < kCell; ++e) {
-        p[e] = Exp2Scaled(hn::Sub(s[r + e][v], shift), slope);
+        p[e] = Exp2Scaled<kForwardDegree>(hn::Sub(s[r + e][v], shift), slope);
         sum = hn::Add(sum, p[e]);
       }
       hn::Store(MakeCell(p), d, p_row + r / kCell * kGroup + v * kLanes);
