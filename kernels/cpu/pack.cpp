@@ -27,7 +27,7 @@ struct PairedRows {
   // Rounds what the stage holds.
   void take(const Target& target, const Stage& stage, DType dtype, index_t dim) {
     for (int r = 0; r < kPanel; ++r) {
-      std::byte* row = begin_row(r, dim);
+      std::byte* row = begin_row(r, stage.valid(), dim);
       if (r < stage.valid()) target.narrow(stage.row(r), dtype, dim, row);
     }
   }
@@ -35,16 +35,18 @@ struct PairedRows {
   void copy(const ConstTensorView& t, index_t batch, index_t head, index_t first, int valid) {
     const auto bytes = static_cast<std::size_t>(t.dim()) * size_of(t.dtype);
     for (int r = 0; r < kPanel; ++r) {
-      std::byte* row = begin_row(r, t.dim());
+      std::byte* row = begin_row(r, valid, t.dim());
       if (r < valid) std::memcpy(row, element_at(t, batch, first + r, head), bytes);
     }
   }
 
  private:
-  // All of it 0 but what will be written: of an odd row, the last cell is filled by half.
-  std::byte* begin_row(int r, index_t dim) {
-    std::fill_n(cells + r * kStageStride, (dim + 1) / 2, 0.0f);
-    return reinterpret_cast<std::byte*>(cells + r * kStageStride);
+  // 0 where nothing will be written: a row past the end, the last half cell of an odd row.
+  std::byte* begin_row(int r, int valid, index_t dim) {
+    float* row = cells + r * kStageStride;
+    const index_t written = r < valid ? dim / 2 : 0;
+    std::fill(row + written, row + (dim + 1) / 2, 0.0f);
+    return reinterpret_cast<std::byte*>(row);
   }
 };
 

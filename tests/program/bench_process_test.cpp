@@ -74,11 +74,11 @@ TEST(Bench, ModesReportWhatTheyMeasure) {
 
 // Twice the rate, where the machine has the instruction: a fraction of the other one's peak would flatter.
 TEST(Bench, Bf16RefersToTheInstructionThatMultipliesIt) {
-  const std::string f32 = bench("--communicator threads --dtype f32")["peak_instruction"];
+  const std::string f32 = bench("--communicator self --dtype f32")["peak_instruction"];
   EXPECT_EQ(f32, "FMA");
-  const auto best = bench("--communicator threads --dtype bf16");
+  const auto best = bench("--communicator self --dtype bf16");
   EXPECT_EQ(best["peak_instruction"], cpu_product(DType::bf16));
-  const auto last = bench("--communicator threads --dtype bf16 --isa " + cpu_isas().back());
+  const auto last = bench("--communicator self --dtype bf16 --isa " + cpu_isas().back());
   EXPECT_EQ(last["peak_instruction"], "FMA");
 }
 
