@@ -16,6 +16,7 @@ void reset(const GroupView& group, bool pairs) {
   std::fill_n(group.rows->shift, kGroup, 0.0f);
   std::fill_n(group.rows->limit, kGroup, -std::numeric_limits<float>::infinity());
   std::fill_n(group.rows->sum, kGroup, 0.0f);
+  std::fill_n(group.rows->weight, kGroup, 0.0f);
   group.rows->pairs = pairs;
   group.rows->empty = true;
 }
@@ -27,7 +28,7 @@ struct PairedRows {
   // Rounds what the stage holds.
   void take(const Target& target, const Stage& stage, DType dtype, index_t dim) {
     for (int r = 0; r < kPanel; ++r) {
-      std::byte* row = begin_row(r, dim);
+      std::byte* row = begin_row(r, stage.valid(), dim);
       if (r < stage.valid()) target.narrow(stage.row(r), dtype, dim, row);
     }
   }
@@ -35,16 +36,18 @@ struct PairedRows {
   void copy(const ConstTensorView& t, index_t batch, index_t head, index_t first, int valid) {
     const auto bytes = static_cast<std::size_t>(t.dim()) * size_of(t.dtype);
     for (int r = 0; r < kPanel; ++r) {
-      std::byte* row = begin_row(r, t.dim());
+      std::byte* row = begin_row(r, valid, t.dim());
       if (r < valid) std::memcpy(row, element_at(t, batch, first + r, head), bytes);
     }
   }
 
  private:
-  // All of it 0 but what will be written: of an odd row, the last cell is filled by half.
-  std::byte* begin_row(int r, index_t dim) {
-    std::fill_n(cells + r * kStageStride, (dim + 1) / 2, 0.0f);
-    return reinterpret_cast<std::byte*>(cells + r * kStageStride);
+  // 0 where nothing will be written: a row past the end, the last half cell of an odd row.
+  std::byte* begin_row(int r, int valid, index_t dim) {
+    float* row = cells + r * kStageStride;
+    const index_t written = r < valid ? dim / 2 : 0;
+    std::fill(row + written, row + (dim + 1) / 2, 0.0f);
+    return reinterpret_cast<std::byte*>(row);
   }
 };
 
@@ -184,7 +187,7 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
         if (view.rows->empty) std::fill_n(view.o, layout.o_floats, 0.0f);
         // A row that saw nothing: o is 0 and stays it.
         for (int r = 0; r < kPanel; ++r)
-          divisors[r] = view.rows->sum[lane + r] == 0.0f ? 1.0f : view.rows->sum[lane + r];
+          divisors[r] = view.rows->weight[lane + r] == 0.0f ? 1.0f : view.rows->weight[lane + r];
         float* rows = in_place ? reinterpret_cast<float*>(element_at(out, batch, row, head)) : staged;
         target.quotients_to_rows(view.o + lane, kGroup, out.dim(), divisors, rows,
                                  in_place ? out.stride[1] : kStageStride);

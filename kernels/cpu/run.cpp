@@ -36,6 +36,7 @@ void sum_apart(Member& member, index_t o_floats) {
                  .rows = reinterpret_cast<RowState*>(member.scratch + o_floats)};
   *member.part.rows = *member.whole.rows;
   std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+  std::fill_n(member.part.rows->weight, kGroup, 0.0f);
 }
 
 Member make_member(const GroupView& whole, float* scratch, const StateLayout& layout,
@@ -76,10 +77,20 @@ Deal deal(const AttendRun& run) {
       .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
 }
 
-// Keys of a step: more of them save passes over the output, fewer leave the L2 cache to the groups. Depends
-// on the shape alone, since it shows in the sums.
-index_t step_keys(const HeadShape& shape) {
-  const index_t dims = shape.head_dim + shape.head_dim_v;
+// Scratch of a thread, in floats: the parts of a task's groups; but for f32, 64 keys widened; and for bf16,
+// the queries of a group that holds pairs, widened.
+index_t wide_keys_at(const HeadShape& shape) {
+  return kTaskGroups * part_floats(kGroup * round_up(shape.head_dim_v, kPanel));
+}
+index_t wide_queries_at(const HeadShape& shape) {
+  return wide_keys_at(shape) + kKeyBlock * (shape.head_dim + round_up(shape.head_dim_v, kPanel));
+}
+
+// Keys of a step: more of them save passes over the output, fewer leave the L2 cache to the groups, and only
+// 64 are widened at a time. Depends on shape, dtype and instruction set alone, since it shows in the sums.
+index_t step_keys(const AttendRun& run) {
+  if (run.dtype == DType::f16 || (run.dtype == DType::bf16 && !run.target.pairs)) return kKeyBlock;
+  const index_t dims = run.shape.head_dim + run.shape.head_dim_v;
   return dims <= 256 ? kStepKeys : dims <= 512 ? kStepKeys / 2 : kStepKeys / 4;
 }
 
@@ -96,9 +107,8 @@ class KeyStep {
         keys_(run.block + run.block_layout.k_panel(task.batch, task.head_kv, first)),
         values_(run.block + run.block_layout.v_panels(task.batch, task.head_kv, first)),
         first_(first),
-        rows_(std::min(step_keys(run.shape), run.block_layout.padded_rows - first)),
-        wide_(run.scratch + thread * scratch_floats(run.shape, run.dtype) +
-              kTaskGroups * part_floats(run.state_layout.o_floats)) {
+        rows_(std::min(step_keys(run), run.block_layout.padded_rows - first)),
+        scratch_(run.scratch + thread * scratch_floats(run.shape, run.dtype)) {
     if (run.target.pairs && run.dtype == DType::bf16)
       magnitude_ = run.target.magnitude_bf16(values_, rows_ * run.block_layout.dim_v);
   }
@@ -107,16 +117,21 @@ class KeyStep {
     if (run_.dtype == DType::f32) {
       GroupStep step = step_of(group, piece, first_, rows_, keys_, values_);
       step.v_finite = all_shown(step) || finite(step.v, rows_, first_);
-      run_.target.attend(step);
-    } else if (group.rows->pairs && DotRange::outputs(magnitude_.largest)) {
+      return run_.target.attend(step);
+    }
+    if (group.rows->pairs && DotRange::outputs(magnitude_.largest)) {
       GroupStep step = step_of(group, piece, first_, rows_, keys_, values_);
       step.v_finite = magnitude_.finite;
-      run_.target.pairs->attend(step);
-    } else {
-      const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
-      for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock)
-        attend_widened(group, piece, key);
+      return run_.target.pairs->attend(step);
     }
+    GroupView wide = group;
+    if (group.rows->pairs) {
+      wide.q = scratch_ + wide_queries_at(run_.shape);
+      run_.target.pairs->split_rows(group.q, run_.shape.head_dim, wide.q);
+    }
+    const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
+    for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock)
+      attend_widened(wide, piece, key);
   }
 
  private:
@@ -160,16 +175,17 @@ class KeyStep {
   void attend_widened(const GroupView& group, const Piece& piece, index_t key) {
     const BlockLayout& layout = run_.block_layout;
     const index_t rows = layout.v_rows(key), from = key - first_;
-    float* const v = wide_ + kKeyBlock * layout.head_dim;
+    float* const k = scratch_ + wide_keys_at(run_.shape);
+    float* const v = k + kKeyBlock * layout.head_dim;
     if (widened_ != key) {
       for (index_t row = 0; row < rows; row += kPanel)
         run_.target.widen_pairs(keys_ + (from + row) * layout.k_dim * layout.element, run_.dtype,
-                                layout.head_dim, wide_ + row * layout.head_dim);
+                                layout.head_dim, k + row * layout.head_dim);
       run_.target.widen_pairs(values_ + from * layout.dim_v * layout.element, run_.dtype,
                               rows * layout.dim_v / kPanel, v);
       widened_ = key;
     }
-    GroupStep step = step_of(group, piece, key, rows, wide_, v);
+    GroupStep step = step_of(group, piece, key, rows, k, v);
     step.v_finite = all_shown(step) || finite(v, rows, key);
     run_.target.attend(step);
   }
@@ -177,7 +193,7 @@ class KeyStep {
   const AttendRun& run_;
   const std::byte *keys_, *values_;  // K and V of the first key
   index_t first_, rows_;
-  float* wide_;
+  float* scratch_;
   index_t widened_ = -1, checked_ = -1;  // by their first key
   bool finite_ = false;
   Magnitude magnitude_{.finite = true, .largest = 0};
@@ -214,7 +230,7 @@ Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int
 void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
   Members members = members_of(run, deal, task, thread);
   const Range keys = members.keys;
-  const index_t step = step_keys(run.shape);
+  const index_t step = step_keys(run);
   for (index_t first = keys.begin / step * step; first < keys.end; first += step) {
     std::optional<KeyStep> block;  // made when a group needs it: sparse masks skip many
     const bool span_ends = (first + step) % kKeySpan == 0 || first + step >= keys.end;
@@ -237,9 +253,8 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
 }  // namespace
 
 index_t scratch_floats(const HeadShape& shape, DType dtype) {
-  const index_t dim_v = round_up(shape.head_dim_v, kPanel);
-  const index_t widened = dtype == DType::f32 ? 0 : kKeyBlock * (shape.head_dim + dim_v);
-  return kTaskGroups * part_floats(kGroup * dim_v) + widened;
+  if (dtype == DType::f32) return wide_keys_at(shape);
+  return wide_queries_at(shape) + (dtype == DType::bf16 ? kGroup * shape.head_dim : 0);
 }
 
 void attend_block(const AttendRun& run, const Poll& poll) {

@@ -30,6 +30,8 @@ namespace ringattn::cpu::RINGATTN_CELLS {
 #if RINGATTN_PAIRS
 inline constexpr int kCell = 2;  // elements of a cell
 inline constexpr int kRowCells = kGroup / kCell;
+// Of exp2. Forward's probabilities are summed to lse before they are rounded, backward's are not summed.
+inline constexpr int kForwardDegree = 4, kBackwardDegree = 3;
 
 // acc += a.even * b.even + a.odd * b.odd
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) {
@@ -44,6 +46,12 @@ HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) {
   const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[1].raw, x[0].raw));
   const __m512i cells = _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), halves);
   return Vec{_mm512_castsi512_ps(cells)};
+}
+
+// sum + even + odd
+HWY_INLINE Vec AddElements(Vec cell, Vec sum) {
+  const Ints bits;
+  return AddProduct(cell, hn::BitCast(Floats(), hn::Set(bits, 0x3F803F80)), sum);  // times (1, 1)
 }
 
 // Two rows of plain elements, kRowCells apart, rounded as in MakeCell; and one row widened.
@@ -82,8 +90,10 @@ HWY_INLINE Vec KeepShown(const bool (&shown)[kCell], Vec cell) {
 #else
 inline constexpr int kCell = 1;
 inline constexpr int kRowCells = kGroup;
+inline constexpr int kForwardDegree = 5, kBackwardDegree = 5;
 
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) { return hn::MulAdd(a, b, acc); }
+HWY_INLINE Vec AddElements(Vec cell, Vec sum) { return hn::Add(sum, cell); }
 HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) { return x[0]; }
 HWY_INLINE void StoreRows(const Vec (&x)[kCell], float* rows) { hn::Store(x[0], Floats(), rows); }
 HWY_INLINE Vec LoadRow(const float* row) { return hn::Load(Floats(), row); }

@@ -58,7 +58,7 @@ struct Probability {
       const Vec hi = hn::Load(d, hi_of + v * kLanes), lo = hn::Load(d, lo_of + v * kLanes);
       RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
         // Rounding may lift a score above its row's lse by a little, an lse that is not the row's by a lot.
-        s[r][v] = Exp2(NotAboveZero(hn::Sub(hn::MulSub(s[r][v], slope, hi), lo)));
+        s[r][v] = Exp2<kBackwardDegree>(NotAboveZero(hn::Sub(hn::MulSub(s[r][v], slope, hi), lo)));
       }
     }
     if (HWY_UNLIKELY(hide)) ZeroHidden<kFirst, kLast>(step, lane, key, s);
