@@ -24,4 +24,10 @@ std::vector<std::string> cpu_isas();
 // independent register accumulators: the ceiling that fraction_of_peak refers to.
 double measure_fma_peak(int threads, const std::string& isa = "auto", double seconds = 0.1);
 
+// Bytes a second that `threads` threads read together, measured for about `seconds` by the best instruction
+// set: the best of repeated passes over a buffer of `bytes` that the threads which read a part of it have
+// touched first. A buffer of several times the last-level cache gives the memory's rate. Throws UsageError if
+// threads < 1 or bytes = 0, OutOfMemory if there is no room for the buffer.
+double measure_read_bandwidth(int threads, std::size_t bytes, double seconds);
+
 }  // namespace ringattn

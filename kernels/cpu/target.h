@@ -1,6 +1,7 @@
 // What is compiled once for every instruction set, as a table of plain functions. A kernel object picks its
 // table when it is made; there is no process-wide choice.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -78,6 +79,7 @@ struct Target {
   // measurement and checks
   float (*fma_chains)(index_t iterations, float seed);              // returns the sum of its accumulators
   int fma_flops;                                                    // FLOPs of one iteration
+  std::uint32_t (*read_all)(const std::uint32_t* x, index_t n);     // the bits that any of them has
   void (*exp2)(const float* x, index_t n, float slope, float* to);  // 2^(slope * x), 1 <= slope < 2
   const char* (*self_test)();  // nullptr, or what the compiler got wrong about NaN and infinity (case A11)
 };

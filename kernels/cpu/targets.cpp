@@ -49,6 +49,7 @@ const Target& ThisTarget() {
       .transpose_blocks = TransposeBlocks,
       .fma_chains = FmaChains,
       .fma_flops = kFmaFlops,
+      .read_all = ReadAll,
       .exp2 = Exp2Array,
       .self_test = SelfTest,
   };

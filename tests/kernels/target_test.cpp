@@ -212,5 +212,30 @@ TEST(Targets, FmaPeakIsPlausible) {
   EXPECT_THROW(measure_fma_peak(1, "none"), UsageError);
 }
 
+// 100 MB/s is slower than any machine that runs this; 10 TB/s more than a vector a cycle on two cores.
+TEST(Targets, ReadBandwidthIsPlausible) {
+  for (const int threads : {1, 3}) {
+    const double rate = measure_read_bandwidth(threads, (std::size_t{8} << 20) + 12, 0.01);
+    EXPECT_GT(rate, 1e8) << threads;
+    EXPECT_LT(rate, 1e13) << threads;
+  }
+  EXPECT_GT(measure_read_bandwidth(2, 1, 0), 0);
+  EXPECT_THROW(measure_read_bandwidth(0, 4096, 0.01), UsageError);
+  EXPECT_THROW(measure_read_bandwidth(1, 0, 0.01), UsageError);
+}
+
+// A load that is left out would make the bandwidth too good.
+TEST_P(EveryTarget, ReadsEveryWord) {
+  for (const index_t n : {0, 1, 7, 127, 128, 129, 300}) {
+    std::vector<std::uint32_t> x(static_cast<std::size_t>(n), 0);
+    ASSERT_EQ(target().read_all(x.data(), n), 0U);
+    for (std::uint32_t& word : x) {
+      word = 0x00800000;
+      ASSERT_EQ(target().read_all(x.data(), n), 0x00800000U);
+      word = 0;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ringattn::cpu
