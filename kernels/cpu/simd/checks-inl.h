@@ -63,14 +63,13 @@ std::uint32_t ReadAll(const std::uint32_t* x, index_t n) {
 
 void Exp2Array(const float* x, index_t n, float slope, float* to) {
   const Floats d;
-  alignas(64) float chunk[kLanes];
-  for (index_t i = 0; i < n; i += kLanes) {
-    const int valid = static_cast<int>(n - i < kLanes ? n - i : kLanes);
-    for (int lane = 0; lane < valid; ++lane) chunk[lane] = x[i + lane];
-    for (int lane = valid; lane < kLanes; ++lane) chunk[lane] = 0.0f;
-    hn::Store(Exp2Scaled(hn::Load(d, chunk), MakeSlope(slope)), d, chunk);
-    for (int lane = 0; lane < valid; ++lane) to[i + lane] = chunk[lane];
-  }
+  const Slope factor = MakeSlope(slope);
+  index_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(Exp2Scaled(hn::LoadU(d, x + i), factor), d, to + i);
+  alignas(64) float rest[kLanes] = {};
+  for (index_t j = i; j < n; ++j) rest[j - i] = x[j];
+  hn::Store(Exp2Scaled(hn::Load(d, rest), factor), d, rest);
+  for (; i < n; ++i) to[i] = rest[i % kLanes];
 }
 
 // What fast-math would break. The values are hidden from the optimiser, so that it cannot answer from theory.
