@@ -98,8 +98,8 @@ class Stopwatch {
 };
 
 // GFLOP/s, the peak measured here and now, and the fraction of it that an iteration of `flops` reached: by
-// the wall clock, and by the CPU time of all threads (cpu_seconds) against the peak of one, since on a busy
-// machine the wall clock measures the others too.
+// the wall clock, and by the CPU time of all threads (cpu_seconds, of all iterations) against a core's peak
+// by its CPU time, since on a busy machine the wall clock measures the others too.
 void count_flops(benchmark::State& state, const Setting& setting, double flops, double cpu_seconds);
 // Bytes that an iteration read and wrote, by the wall clock.
 void count_bytes(benchmark::State& state, double bytes);
