@@ -20,6 +20,10 @@ std::size_t cpu_workspace_bytes(const KernelConfig& config, Pass pass = Pass::fo
 // Instruction sets that this build holds and this machine runs, best first, e.g. {"AVX3", "AVX2", "EMU128"}.
 std::vector<std::string> cpu_isas();
 
+// Numbers of the CPUs that the calling thread may run on, ascending, never empty. The standard library's
+// hardware_concurrency() counts those of the machine, whatever the affinity mask says.
+std::vector<int> allowed_cpus();
+
 // fp32 fused multiply-add rate of `threads` threads, in FLOP/s (2 per FMA), measured for about `seconds` with
 // independent register accumulators: the ceiling that fraction_of_peak refers to.
 double measure_fma_peak(int threads, const std::string& isa = "auto", double seconds = 0.1);
