@@ -12,6 +12,7 @@
 #include "launch/spoil.h"
 #include "launch/steps.h"
 #include "launch/tensors.h"
+#include "src/error.h"
 
 namespace ringattn::launch {
 namespace {
@@ -72,8 +73,9 @@ class Bench {
     const auto outcome = check();
     const std::optional<double> exchange = time_exchange(iterations);
     measure_peak();
+    const Ceilings ceilings{.fma_peak = peak_, .read_bandwidth = measure_bandwidth()};
 
-    Report report = make_report(session_, problem_, sharding_, facts, iterations, peak_, peak_rss);
+    Report report = make_report(session_, problem_, sharding_, facts, iterations, ceilings, peak_rss);
     report.warmup = options().warmup;
     report.seed = options().seed;
     report.comm_seconds = exchange;
@@ -92,6 +94,21 @@ class Bench {
   void measure_peak(double seconds = 0.1) {
     meet(*session_.comm, options().deadline);
     peak_ = std::max(peak_, measure_product_peak(problem_.dtype, session_.threads(), options().isa, seconds));
+  }
+
+  // Last of all, since its buffer is not the job's: peak_rss has been read by then. 0 where there is no room
+  // for the buffer. The ranks of a machine share 256 MiB, several times the cache of most; 64 MiB a rank is
+  // still more than its part of a cache.
+  double measure_bandwidth() {
+    constexpr std::size_t kShared = std::size_t{256} << 20, kLeast = std::size_t{64} << 20;
+    const int neighbours = session_.placement.ranks_on_node(session_.rank());
+    const std::size_t bytes = std::max(kShared / static_cast<std::size_t>(neighbours), kLeast);
+    meet(*session_.comm, options().deadline);
+    try {
+      return measure_read_bandwidth(session_.threads(), bytes, 0.05);
+    } catch (const OutOfMemory&) {
+      return 0;
+    }
   }
 
   std::pair<RingFacts, Iterations> time_mode(Mode mode, const std::string& name) {

@@ -3,6 +3,20 @@
 #include "kernels/cpu/cpu.h"
 
 namespace ringattn::launch {
+namespace {
+
+auto block_bytes_of(const Problem& problem) {
+  return [heads = problem.heads(), dtype = problem.dtype](index_t rows) {
+    return static_cast<std::uint64_t>(cpu_block_bytes(heads, dtype, rows));
+  };
+}
+auto gradient_bytes_of(const Problem& problem) {
+  return [heads = problem.heads()](index_t rows) {
+    return static_cast<std::uint64_t>(cpu_gradient_bytes(heads, rows));
+  };
+}
+
+}  // namespace
 
 std::string_view name_of(Direction direction) {
   switch (direction) {
@@ -35,13 +49,8 @@ std::string_view flop_convention(Direction direction) {
 }
 
 Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction) {
-  const HeadShape heads = problem.heads();
-  const auto block = [&](index_t rows) {
-    return static_cast<std::uint64_t>(cpu_block_bytes(heads, problem.dtype, rows));
-  };
-  const auto gradient = [&](index_t rows) {
-    return static_cast<std::uint64_t>(cpu_gradient_bytes(heads, rows));
-  };
+  const auto block = block_bytes_of(problem);
+  const auto gradient = gradient_bytes_of(problem);
   Traffic sum;
   const auto add = [&](const Traffic& pass) {
     sum.bytes_sent += pass.bytes_sent;
@@ -50,6 +59,31 @@ Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction
   if (direction != Direction::backward) add(forward_traffic(plan, block));
   if (direction != Direction::forward) add(backward_traffic(plan, block, gradient));
   return sum;
+}
+
+double bytes_of(const Problem& problem, const Plan& plan, Direction direction) {
+  const auto block = block_bytes_of(problem);
+  double sum = 0;
+  if (direction != Direction::backward) sum += forward_bytes(problem, plan, block);
+  if (direction != Direction::forward)
+    sum += backward_bytes(problem, plan, block, gradient_bytes_of(problem));
+  return sum;
+}
+
+std::string_view byte_convention(Direction direction) {
+  switch (direction) {
+    case Direction::forward:
+      return "q, k, v, out and lse once; the block at hand of each hop written and read once; all ranks";
+    case Direction::backward:
+      return "q, k, v, out, lse and the gradients dout, dq, dk, dv once; the block at hand of each hop and "
+             "its dK "
+             "and dV written and read once; all ranks";
+    case Direction::both:
+      return "forward's q, k, v, out and lse once, backward's and the gradients dout, dq, dk, dv once; in "
+             "each the "
+             "block at hand of each hop written and read once, in backward its dK and dV, too; all ranks";
+  }
+  return "";
 }
 
 }  // namespace ringattn::launch

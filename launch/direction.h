@@ -19,6 +19,10 @@ std::string_view flop_convention(Direction direction);
 // Wire traffic of one rank in one iteration, over blocks of the CPU kernel.
 Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction);
 
+// Bytes that one rank must move through its memory in one iteration at least, over blocks of the CPU kernel.
+double bytes_of(const Problem& problem, const Plan& plan, Direction direction);
+std::string_view byte_convention(Direction direction);
+
 // What the ring has to have room for. Gradients need what forward left behind, so bench computes that first.
 constexpr Pass pass_of(Direction direction) {
   return direction == Direction::forward ? Pass::forward : Pass::backward;

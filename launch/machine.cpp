@@ -1,6 +1,5 @@
 #include "launch/machine.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -75,23 +74,6 @@ double cgroup_room(const fs::path& root) {
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::vector<int> allowed_cpus() {
-  // The set is as large as the kernel's: it is asked with more room until it fits.
-  std::vector<int> cpus;
-  for (int count = 1024; count <= (1 << 20); count *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<std::size_t>(count)),
-                                                               [](cpu_set_t* s) { CPU_FREE(s); });
-    const std::size_t size = CPU_ALLOC_SIZE(static_cast<std::size_t>(count));
-    if (!set || sched_getaffinity(0, size, set.get()) != 0) continue;
-    for (int cpu = 0; cpu < count; ++cpu) {
-      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), size, set.get())) cpus.push_back(cpu);
-    }
-    break;
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
 }
 
 MemoryRoom memory_room(int ranks_on_node, int ranks_in_process, const fs::path& root) {

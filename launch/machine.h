@@ -9,9 +9,6 @@ namespace ringattn::launch {
 
 std::string host_name();
 
-// Numbers of the CPUs that this process may run on (sched_getaffinity), ascending, never empty.
-std::vector<int> allowed_cpus();
-
 // What one rank may still allocate, and the limit that says so.
 struct MemoryRoom {
   double bytes = 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "kernels/cpu/cpu.h"
 #include "launch/machine.h"
 #include "launch/option_values.h"
 #include "launch/steps.h"

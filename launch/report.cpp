@@ -115,6 +115,19 @@ Json pass_json(const Report& report, Direction pass, double seconds) {
           {"fraction_of_peak", computes && peak ? Json(flops / seconds / ranks / *peak) : Json(nullptr)}};
 }
 
+// Null if it is not known.
+Json roofline_json(const Report& report) {
+  const auto roofline = roofline_of(report);
+  if (!roofline) return nullptr;
+  return {{"flops", roofline->flops},
+          {"bytes", roofline->bytes},
+          {"bytes_counted", byte_convention(report.direction)},
+          {"compute_floor_seconds", roofline->compute_seconds},
+          {"memory_floor_seconds", roofline->memory_seconds},
+          {"binding_floor", roofline->memory_binds() ? "memory" : "compute"},
+          {"seconds_over_floor", roofline->over_floor}};
+}
+
 // All rates refer to the median iteration; its time is that of the slowest rank.
 void add_rates(Json& json, const Report& report) {
   constexpr double kTera = 1e-12;
@@ -134,6 +147,8 @@ void add_rates(Json& json, const Report& report) {
   json["peak_instruction"] = report.product;
   json["fma_peak_tflops_per_rank"] = scaled(fma_peak_of(report), kTera);
   json["fraction_of_peak"] = or_null(fraction_of_peak(report));
+  json["read_gbytes_per_second_per_rank"] = scaled(read_bandwidth_of(report), 1e-9);
+  json["roofline"] = roofline_json(report);
   if (report.direction != Direction::both) return;
   json["forward"] = pass_json(report, Direction::forward, report.forward_seconds);
   json["backward"] = pass_json(report, Direction::backward, report.backward_seconds);

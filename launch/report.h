@@ -21,6 +21,8 @@ struct RankFigures {
   // Medians over its iterations.
   double seconds = 0, forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
   double fma_peak = 0;                              // FLOP/s of Report::product; 0 = not measured
+  double read_bandwidth = 0;                        // bytes/s; 0 = not measured
+  double bytes_to_move = 0;                         // an iteration, see bytes_of
   std::uint64_t bytes_sent = 0, messages_sent = 0;  // an iteration, as counted by the communicator
   std::uint64_t workspace_bytes = 0, peak_rss_bytes = 0;
 };
@@ -56,7 +58,21 @@ std::optional<double> rate_of(const Report& report);      // FLOP/s of the media
 std::optional<double> fma_peak_of(const Report& report);  // FLOP/s, mean over ranks
 std::optional<double> fraction_of_peak(const Report& report);
 std::optional<double> hidden_fraction(const Report& report);  // 1 - wait / comm; overlap and blocking only
-Spread seconds_over_ranks(const Report& report);              // of the ranks' own median times
+
+// The least time that an iteration could take if the ranks' arithmetic ran at its measured peak, or their
+// memory at its measured read bandwidth, work divided as their peaks are (Williams, Waterman and Patterson,
+// CACM 52(4), 2009). The larger floor binds.
+struct Roofline {
+  double flops = 0, bytes = 0;                     // all ranks
+  double compute_seconds = 0, memory_seconds = 0;  // the floors
+  double over_floor = 0;                           // the median iteration over the larger one
+  bool memory_binds() const { return memory_seconds > compute_seconds; }
+};
+std::optional<Roofline> roofline_of(
+    const Report& report);  // none in comm-only, or if a peak was not measured
+std::optional<double> read_bandwidth_of(const Report& report);  // bytes/s, mean over ranks
+
+Spread seconds_over_ranks(const Report& report);  // of the ranks' own median times
 
 // Throws SharedFailure(wrong_numbers) if the check failed. The report is the same on every rank as far as the
 // check goes, so all ranks throw or none.

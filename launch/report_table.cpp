@@ -87,6 +87,20 @@ std::string rate_line(const Report& report) {
   return line + ", " + count_text(tokens) + " tokens/s";
 }
 
+// Empty if it is not known.
+std::string roofline_line(const Report& report) {
+  const auto roofline = roofline_of(report);
+  if (!roofline) return "";
+  const auto ranks = static_cast<double>(report.ranks.size());
+  char over[32];
+  std::snprintf(over, sizeof over, "%.3f", roofline->over_floor);
+  return "compute floor " + seconds_text(roofline->compute_seconds) + " (" + rate_text(roofline->flops) +
+         "FLOP at " + rate_text(ranks * *fma_peak_of(report)) + "FLOP/s), memory floor " +
+         seconds_text(roofline->memory_seconds) + " (" + bytes_text(roofline->bytes) + " at " +
+         rate_text(ranks * *read_bandwidth_of(report)) + "B/s); " +
+         (roofline->memory_binds() ? "memory" : "compute") + " binds, median time " + over + " x its floor";
+}
+
 std::string ring_line(const Report& report) {
   std::string line = std::to_string(report.hops) + (report.hops == 1 ? " hop, " : " hops, ") +
                      range_text(report, &RankFigures::bytes_sent, bytes_text) + " in " +
@@ -155,8 +169,9 @@ std::string table_of(const Report& report) {
        << "  ring     layout " << name_of(report.layout) << ", direction " << name_of(report.direction)
        << ", mode " << name_of(report.mode) << "; " << ring_line(report) << '\n'
        << "  time     " << time_line(report) << '\n'
-       << "  rate     " << rate_line(report) << '\n'
-       << "  memory   " << range_text(report, &RankFigures::workspace_bytes, bytes_text)
+       << "  rate     " << rate_line(report) << '\n';
+  if (const std::string line = roofline_line(report); !line.empty()) text << "  roofline " << line << '\n';
+  text << "  memory   " << range_text(report, &RankFigures::workspace_bytes, bytes_text)
        << " workspace a rank, peak resident " << range_text(report, &RankFigures::peak_rss_bytes, bytes_text)
        << (report.ranks_share_a_process ? " of the process\n" : " a rank\n") << "  check    "
        << check_line(report) << '\n';

@@ -22,7 +22,8 @@ RingFacts::RingFacts(const RingAttention& ring, Direction direction)
     : backend(ring.backend()),
       hops(ring.plan().hops().size()),
       workspace_bytes(ring.workspace().total()),
-      planned(traffic_of(ring.problem(), ring.plan(), direction)) {}
+      planned(traffic_of(ring.problem(), ring.plan(), direction)),
+      bytes_to_move(bytes_of(ring.problem(), ring.plan(), direction)) {}
 
 void require_planned_traffic(Session& session, const RingFacts& facts, const Iterations& iterations,
                              Mode mode) {
@@ -40,7 +41,7 @@ void require_planned_traffic(Session& session, const RingFacts& facts, const Ite
 }
 
 Report make_report(Session& session, const Problem& problem, const Sharding& sharding, const RingFacts& facts,
-                   const Iterations& iterations, double fma_peak, std::uint64_t peak_rss) {
+                   const Iterations& iterations, const Ceilings& ceilings, std::uint64_t peak_rss) {
   const auto rank = static_cast<std::size_t>(session.rank());
   const std::vector<Iteration>& own = iterations[rank];
   const RankFigures mine{.threads = session.threads(),
@@ -52,7 +53,9 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
                          .backward_seconds = median_of(own, &Iteration::backward),
                          .compute_seconds = median_of(own, &Iteration::compute),
                          .wait_seconds = median_of(own, &Iteration::wait),
-                         .fma_peak = fma_peak,
+                         .fma_peak = ceilings.fma_peak,
+                         .read_bandwidth = ceilings.read_bandwidth,
+                         .bytes_to_move = facts.bytes_to_move,
                          .bytes_sent = own.at(0).bytes,
                          .messages_sent = own.at(0).messages,
                          .workspace_bytes = facts.workspace_bytes,

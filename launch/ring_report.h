@@ -15,15 +15,22 @@ struct RingFacts {
   std::string backend;
   std::size_t hops = 0;
   std::uint64_t workspace_bytes = 0;
-  Traffic planned;  // of this rank, an iteration
+  Traffic planned;           // of this rank, an iteration
+  double bytes_to_move = 0;  // likewise
 };
 
 // Collective. Throws SharedFailure (a bug) if what some rank sent in an iteration is not what its plan says.
 void require_planned_traffic(Session& session, const RingFacts& facts, const Iterations& iterations,
                              Mode mode);
 
-// Collective. The report without check, comm_seconds and seed. fma_peak: this rank's, 0 = not measured.
+// What this rank's threads can do at best; 0 = not measured.
+struct Ceilings {
+  double fma_peak = 0;        // FLOP/s
+  double read_bandwidth = 0;  // bytes/s
+};
+
+// Collective. The report without check, comm_seconds and seed.
 Report make_report(Session& session, const Problem& problem, const Sharding& sharding, const RingFacts& facts,
-                   const Iterations& iterations, double fma_peak, std::uint64_t peak_rss);
+                   const Iterations& iterations, const Ceilings& ceilings, std::uint64_t peak_rss);
 
 }  // namespace ringattn::launch

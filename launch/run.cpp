@@ -43,7 +43,7 @@ class Run {
     const std::uint64_t peak_rss = peak_rss_bytes();
     progress_.show("writing");
     step([&] { write(outputs); });
-    Report report = make_report(session_, problem_, sharding_, facts, iterations, 0, peak_rss);
+    Report report = make_report(session_, problem_, sharding_, facts, iterations, {}, peak_rss);
     report.check = check();
     report.check_off = check_off_;
     progress_.erase();

@@ -1,7 +1,6 @@
 #include "src/attention.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "kernels/cpu/cpu.h"
 #include "src/agreement.h"
@@ -273,7 +272,7 @@ int thread_count(const RingOptions& options) {
     throw UsageError("threads is " + std::to_string(options.threads) +
                      ", allowed are 1 and more, or 0 for all CPUs");
   if (options.threads > 0) return options.threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return static_cast<int>(allowed_cpus().size());
 }
 
 Operation RingAttention::construction() { return {.call = "construction", .problem = ""}; }

@@ -6,6 +6,30 @@
 #include "src/ring_order.h"
 
 namespace ringattn {
+namespace {
+
+// Elements of this rank's q and out; of its k and v.
+struct ShardElements {
+  double q_and_out, k_and_v, lse;
+};
+
+ShardElements elements_of(const Problem& problem, const Plan& plan) {
+  const HeadShape heads = problem.heads();
+  const auto dims = static_cast<double>(heads.head_dim + heads.head_dim_v);
+  const auto q_rows = static_cast<double>(heads.batch * heads.num_heads) * static_cast<double>(plan.q_rows());
+  const auto k_rows =
+      static_cast<double>(heads.batch * heads.num_heads_kv) * static_cast<double>(plan.k_rows());
+  return {.q_and_out = q_rows * dims, .k_and_v = k_rows * dims, .lse = q_rows};
+}
+
+// Written once and read once at each hop.
+double at_hand(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& bytes) {
+  double sum = 0;
+  for (const Hop& hop : plan.hops()) sum += 2 * static_cast<double>(bytes(hop.k_rows));
+  return sum;
+}
+
+}  // namespace
 
 double forward_flops(const Problem& problem, index_t pairs) {
   // One multiplication and one addition for each element of a key and of a value. Doubles throughout: exact
@@ -51,6 +75,22 @@ Traffic backward_traffic(const Plan& plan, const std::function<std::uint64_t(ind
     traffic.messages_sent += 1;
   }
   return traffic;
+}
+
+double forward_bytes(const Problem& problem, const Plan& plan,
+                     const std::function<std::uint64_t(index_t rows)>& block_bytes) {
+  const ShardElements shard = elements_of(problem, plan);
+  return (shard.q_and_out + shard.k_and_v) * static_cast<double>(size_of(problem.dtype)) +
+         shard.lse * sizeof(float) + at_hand(plan, block_bytes);
+}
+
+double backward_bytes(const Problem& problem, const Plan& plan,
+                      const std::function<std::uint64_t(index_t rows)>& block_bytes,
+                      const std::function<std::uint64_t(index_t rows)>& gradient_bytes) {
+  // Every tensor but lse has a gradient of its shape.
+  const ShardElements shard = elements_of(problem, plan);
+  return 2 * (shard.q_and_out + shard.k_and_v) * static_cast<double>(size_of(problem.dtype)) +
+         shard.lse * sizeof(float) + at_hand(plan, block_bytes) + at_hand(plan, gradient_bytes);
 }
 
 double Balance::value() const {

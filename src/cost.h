@@ -29,6 +29,16 @@ Traffic forward_traffic(const Plan& plan, const std::function<std::uint64_t(inde
 Traffic backward_traffic(const Plan& plan, const std::function<std::uint64_t(index_t rows)>& block_bytes,
                          const std::function<std::uint64_t(index_t rows)>& gradient_bytes);
 
+// Bytes that one rank must move between its memory and its cores at least, whatever the kernel does: every
+// element of q, k, v, out and lse once (backward: of dout, dq, dk and dv as well), and the block at hand of
+// every hop written once, by packing or by its arrival, and read once. In backward its dK and dV likewise.
+// Caches hide the rest.
+double forward_bytes(const Problem& problem, const Plan& plan,
+                     const std::function<std::uint64_t(index_t rows)>& block_bytes);
+double backward_bytes(const Problem& problem, const Plan& plan,
+                      const std::function<std::uint64_t(index_t rows)>& block_bytes,
+                      const std::function<std::uint64_t(index_t rows)>& gradient_bytes);
+
 // How evenly the hops are loaded. The ring moves in step, so a hop lasts as long as its slowest rank.
 struct Balance {
   index_t total_pairs = 0;     // over ranks and hops, one head

@@ -194,6 +194,7 @@ class Task {
       if (!sees(piece)) continue;
       show(piece, group, step);
       probabilities(step);
+      step.turn_rows = false;
       key_gradients(step);
       if (!turn) {
         if (!order_.wait_for_earlier(index_, position, thread_)) return false;
@@ -207,7 +208,7 @@ class Task {
     return ++unflushed_ < kGroupSpan || flush();
   }
 
-  // The step of a group in fp32 but for what a piece shows, and the group's rows in natural order.
+  // The step of a group in fp32 but for what a piece shows, which also makes the group's rows.
   GradientStep wide_step(const RowsView& view) {
     const ScratchLayout& at = run_.scratch_layout;
     const HeadShape& shape = run_.shape;
@@ -223,8 +224,7 @@ class Task {
       step.q = scratch(at.q_wide);
       step.dout = scratch(at.dout_wide);
     }
-    run_.target.group_to_rows(step.q, shape.head_dim, scratch(at.q_rows), at.k_stride);
-    run_.target.group_to_rows(step.dout, shape.head_dim_v, scratch(at.dout_rows), at.v_stride);
+    step.turn_rows = true;
     return step;
   }
 

@@ -20,6 +20,10 @@ std::size_t cpu_workspace_bytes(const KernelConfig& config, Pass pass = Pass::fo
 // Instruction sets that this build holds and this machine runs, best first, e.g. {"AVX3", "AVX2", "EMU128"}.
 std::vector<std::string> cpu_isas();
 
+// Numbers of the CPUs that the calling thread may run on, ascending, never empty. The standard library's
+// hardware_concurrency() counts those of the machine, whatever the affinity mask says.
+std::vector<int> allowed_cpus();
+
 // fp32 fused multiply-add rate of `threads` threads, in FLOP/s (2 per FMA), measured for about `seconds` with
 // independent register accumulators: the ceiling that fraction_of_peak refers to.
 double measure_fma_peak(int threads, const std::string& isa = "auto", double seconds = 0.1);
@@ -29,5 +33,11 @@ double measure_fma_peak(int threads, const std::string& isa = "auto", double sec
 std::string cpu_product(DType dtype, const std::string& isa = "auto");
 // The rate of that instruction, measured likewise.
 double measure_product_peak(DType dtype, int threads, const std::string& isa = "auto", double seconds = 0.1);
+
+// Bytes a second that `threads` threads read together, measured for about `seconds` by the best instruction
+// set: the best of repeated passes over a buffer of `bytes` that the threads which read a part of it have
+// touched first. A buffer of several times the last-level cache gives the memory's rate. Throws UsageError if
+// threads < 1 or bytes = 0, OutOfMemory if there is no room for the buffer.
+double measure_read_bandwidth(int threads, std::size_t bytes, double seconds);
 
 }  // namespace ringattn

@@ -16,7 +16,6 @@ namespace ringattn::cpu {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 [[noreturn]] void too_large() { throw OutOfMemory("a size of more than 2^63 bytes was asked for"); }
 
@@ -48,18 +47,24 @@ Buffer allocate_zeroed(std::size_t bytes, int threads) {
   const bool large = bytes >= kHugePage / 4;
   const std::size_t alignment = large ? kHugePage : kLine;
   void* data = nullptr;
-  if (bytes <= SIZE_MAX / 2)
-    data = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  std::size_t whole = 0;
+  if (bytes <= SIZE_MAX / 2) {
+    whole = (bytes + alignment - 1) / alignment * alignment;
+    data = std::aligned_alloc(alignment, whole);
+  }
   if (!data) throw OutOfMemory("could not allocate " + std::to_string(bytes) + " bytes");
   Buffer buffer{.data = {static_cast<std::byte*>(data), [](std::byte* p) { std::free(p); }}, .size = bytes};
 #if defined(__linux__)
-  // Advice only: without huge pages the kernel runs a little slower.
-  if (large) (void)madvise(data, bytes, MADV_HUGEPAGE);
+  // Advice only: without huge pages the kernel runs a little slower. Up to the end of the last page: one that
+  // is advised in part stays a row of small ones, and threads' scratch lies at the end of the kernel's arena.
+  if (large) (void)madvise(data, whole, MADV_HUGEPAGE);
 #endif
-  const index_t pages = static_cast<index_t>((bytes + kHugePage - 1) / kHugePage);
-  parallel_tasks(threads, pages, [&](index_t page, int) {
-    const std::size_t begin = static_cast<std::size_t>(page) * kHugePage;
-    std::memset(buffer.data.get() + begin, 0, std::min(kHugePage, bytes - begin));
+  // No more threads than parts: a small buffer is not worth a team.
+  const auto parts = static_cast<index_t>((bytes + kHugePage - 1) / kHugePage);
+  on_every_thread(static_cast<int>(std::min<index_t>(threads, parts)), [&](int thread, int team) noexcept {
+    for_own_parts(bytes, thread, team, [&](std::size_t first, std::size_t count) noexcept {
+      std::memset(buffer.data.get() + first, 0, count);
+    });
   });
   return buffer;
 }

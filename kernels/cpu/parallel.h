@@ -54,4 +54,13 @@ void parallel_tasks(int threads, index_t count, const Body& body, const Poll& id
   if (error) std::rethrow_exception(error);
 }
 
+// Calls body(thread, team) once on each of a team of at most `threads` threads, which is what first touch
+// asks for: tasks above go to whoever comes first. `body` must not throw.
+template <class Body>
+void on_every_thread(int threads, const Body& body) {
+  static_assert(noexcept(body(0, 1)));
+#pragma omp parallel num_threads(threads)
+  body(omp_get_thread_num(), omp_get_num_threads());
+}
+
 }  // namespace ringattn::cpu

@@ -4,11 +4,19 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/memory.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/target.h"
+#include "src/error.h"
 
 namespace ringattn {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double elapsed(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
 
 // The one place that knows which instruction counts.
 bool multiplies_pairs(DType dtype, const cpu::Target& target) {
@@ -35,10 +43,6 @@ double measure_product_peak(DType dtype, int threads, const std::string& isa, do
   constexpr index_t kIterations = index_t{1} << 20;
   const int iteration_flops = (pairs ? 2 : 1) * target.fma_flops;
   const double flops = static_cast<double>(kIterations) * iteration_flops * threads;
-  using Clock = std::chrono::steady_clock;
-  const auto elapsed = [](Clock::time_point since) {
-    return std::chrono::duration<double>(Clock::now() - since).count();
-  };
   const Clock::time_point begin = Clock::now();
   double best = 0;
   std::atomic<float> sink = 0;  // keeps the chains alive
@@ -46,6 +50,27 @@ double measure_product_peak(DType dtype, int threads, const std::string& isa, do
     const Clock::time_point start = Clock::now();
     cpu::parallel_tasks(threads, threads, [&](index_t, int) { sink = chains(kIterations, 1.0f); });
     best = std::max(best, flops / elapsed(start));
+  } while (elapsed(begin) < seconds);
+  return best;
+}
+
+double measure_read_bandwidth(int threads, std::size_t bytes, double seconds) {
+  check_threads(threads);
+  if (bytes == 0) throw UsageError("bytes is 0, the buffer to be read has at least 1");
+  const cpu::Target& target = cpu::target_named("auto");
+  const Buffer buffer = cpu::allocate_zeroed(bytes, threads);
+  std::atomic<std::uint32_t> sink = 0;
+  double best = 0;
+  const Clock::time_point begin = Clock::now();
+  do {
+    const Clock::time_point start = Clock::now();
+    cpu::on_every_thread(threads, [&](int thread, int team) noexcept {
+      cpu::for_own_parts(bytes, thread, team, [&](std::size_t first, std::size_t count) noexcept {
+        sink |= target.read_all(reinterpret_cast<const std::uint32_t*>(buffer.data.get() + first),
+                                static_cast<index_t>(count / sizeof(std::uint32_t)));
+      });
+    });
+    best = std::max(best, static_cast<double>(bytes) / elapsed(start));
   } while (elapsed(begin) < seconds);
   return best;
 }

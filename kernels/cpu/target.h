@@ -1,6 +1,7 @@
 // What is compiled once for every instruction set, as a table of plain functions. A kernel object picks its
 // table when it is made; there is no process-wide choice.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -27,8 +28,9 @@ struct GroupStep {
 // the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`. Where a cell is a
 // pair of bf16, the dimension that a product sums is half as long, and p and ds have rows of 48 bf16.
 struct GradientStep {
-  const float *q = nullptr, *dout = nullptr;            // [head_dim][48], [dim_v][48]
-  const float *q_rows = nullptr, *dout_rows = nullptr;  // the same, [48][k_stride] and [48][v_stride]
+  const float *q = nullptr, *dout = nullptr;      // [head_dim][48], [dim_v][48]
+  float *q_rows = nullptr, *dout_rows = nullptr;  // the same, [48][k_stride] and [48][v_stride]
+  bool turn_rows = false;                         // they have yet to be made, by probabilities
   const RowsState* rows = nullptr;
   const float* k = nullptr;            // [keys / 8][head_dim][8]
   const float* v = nullptr;            // [keys / 8][dim_v rounded up to 8][8]
@@ -137,14 +139,13 @@ struct Target {
   // 8 rows as panels of 8 columns: to[c / 8 * panel + 8 * r + c % 8] = rows[r * row_stride + c]; the last
   // panel is filled up with 0.
   void (*rows_to_panels)(const float* rows, index_t row_stride, index_t n, float* to, index_t panel);
-  // columns_to_rows for all 48 lanes of a group's [n][48].
-  void (*group_to_rows)(const float* from, index_t n, float* rows, index_t row_stride);
   // Transposes `count` dense 8 x 8 blocks, which start from_step and to_step floats apart.
   void (*transpose_blocks)(const float* from, index_t from_step, index_t count, float* to, index_t to_step);
 
   // measurement and checks
   float (*fma_chains)(index_t iterations, float seed);              // returns the sum of its accumulators
   int fma_flops;                                                    // FLOPs of one iteration
+  std::uint32_t (*read_all)(const std::uint32_t* x, index_t n);     // the bits that any of them has
   void (*exp2)(const float* x, index_t n, float slope, float* to);  // 2^(slope * x), 1 <= slope < 2
   const char* (*self_test)();  // nullptr, or what the compiler got wrong about NaN and infinity (case A11)
 };

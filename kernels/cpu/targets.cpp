@@ -74,10 +74,10 @@ const Target& ThisTarget() {
       .columns_to_rows = ColumnsToRows,
       .quotients_to_rows = QuotientsToRows,
       .rows_to_panels = RowsToPanels,
-      .group_to_rows = GroupToRows,
       .transpose_blocks = TransposeBlocks,
       .fma_chains = FmaChains,
       .fma_flops = kFmaFlops,
+      .read_all = ReadAll,
       .exp2 = Exp2Array,
       .self_test = SelfTest,
   };

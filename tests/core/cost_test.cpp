@@ -117,5 +117,29 @@ TEST(Balance, OfNothingIsOne) {
   EXPECT_EQ(b.ranks, 3);
 }
 
+// Rank 1 of 3 over 5 rows of q and 7 of k has 2 and 2 of them (layout: 2, 2, 1 and 3, 2, 2), and all three
+// blocks at hand. bf16 tensors, fp32 lse.
+TEST(BytesToMove, AreTensorsOnceAndEveryBlockAtHandTwice) {
+  const Problem problem{
+      .shape = {.batch = 3, .num_heads = 6, .num_heads_kv = 2, .head_dim = 20, .head_dim_v = 7},
+      .dtype = DType::bf16,
+      .mask = Mask::full(5, 7)};
+  const Plan plan(problem, Sharding::make(LayoutKind::contiguous, 5, 7, 3), 1);
+  const double tensors = 3.0 * (2 * 6 + 2 * 2) * 27 * 2, lse = 3 * 2 * 6 * 4;
+  EXPECT_EQ(forward_bytes(problem, plan, ten_bytes_a_row), tensors + lse + 2 * 70);
+  const auto hundred_bytes_a_row = [](index_t rows) { return static_cast<std::uint64_t>(rows) * 100; };
+  EXPECT_EQ(backward_bytes(problem, plan, ten_bytes_a_row, hundred_bytes_a_row),
+            2 * tensors + lse + 2 * 70 + 2 * 700);
+}
+
+TEST(BytesToMove, DoNotCountHopsThatAreCut) {
+  const Problem window = problem_of(Mask::window(12, 12, {.left = 1, .right = 0}));
+  const Sharding sharding = Sharding::make(LayoutKind::contiguous, 12, 12, 4);
+  ASSERT_EQ(Plan(window, sharding, 2).hops().size(), 2U);
+  const double full = forward_bytes(problem_of(Mask::full(12, 12)),
+                                    Plan(problem_of(Mask::full(12, 12)), sharding, 2), ten_bytes_a_row);
+  EXPECT_EQ(forward_bytes(window, Plan(window, sharding, 2), ten_bytes_a_row), full - 2 * 2 * 30);
+}
+
 }  // namespace
 }  // namespace ringattn::test

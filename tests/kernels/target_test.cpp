@@ -30,45 +30,6 @@ INSTANTIATE_TEST_SUITE_P(Cpu, EveryTarget, testing::ValuesIn(targets().begin(), 
 // Case A11.
 TEST_P(EveryTarget, KeepsNanAndInfinity) { EXPECT_STREQ(target().self_test(), nullptr); }
 
-TEST_P(EveryTarget, Exp2IsAccurateOverItsWholeRange) {
-  for (const float slope : {1.0f, 1.4426951f, 1.9999999f}) {
-    // Every 641st bit pattern (a prime): 6.7 million floats of every magnitude, those up to 127 checked.
-    std::vector<float> x;
-    for (std::uint64_t bits = 0; bits <= 0xFFFFFFFF; bits += 641) {
-      const float f = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
-      if (f * slope <= 127.0f) x.push_back(f);
-    }
-    for (const float f : {0.0f, -0.0f, -126.0f, -126.5f, -127.0f, -149.0f, -150.0f, -3e38f, 0.5f, -0.5f})
-      x.push_back(f);
-    std::vector<float> y(x.size(), kNan);
-    target().exp2(x.data(), static_cast<index_t>(x.size()), slope, y.data());
-    double worst = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      const double exponent = double{x[i]} * double{slope}, truth = std::exp2(exponent);
-      if (truth >= 0x1p-126) {
-        // The rounded product may be off by half a unit, which the exponential turns into a relative error.
-        const double allowance = slope == 1 ? 0 : std::fabs(exponent) * 0x1p-24 * 0.694;
-        worst = std::max(worst, std::fabs(y[i] / truth - 1) - allowance);
-      } else {
-        ASSERT_NEAR(y[i], truth, 0x1p-126) << x[i];  // 0 or denormal
-      }
-    }
-    EXPECT_LT(worst, 1.8e-7 + 0x1p-24) << slope;  // the polynomial and one rounding of the result
-  }
-}
-
-TEST_P(EveryTarget, Exp2OfSpecialValues) {
-  const float x[] = {-kInf, kNan, 0.0f, -1.0f, -kNan};
-  float y[5] = {};
-  target().exp2(x, 5, 1.0f, y);
-  EXPECT_EQ(y[0], 0.0f);
-  EXPECT_FALSE(std::signbit(y[0]));
-  EXPECT_TRUE(std::isnan(y[1]));
-  EXPECT_EQ(y[2], 1.0f);  // equal scores have equal weights
-  EXPECT_EQ(y[3], 0.5f);
-  EXPECT_TRUE(std::isnan(y[4]));
-}
-
 TEST_P(EveryTarget, WidensEveryElementExactly) {
   std::vector<std::uint16_t> bits(0x10000 + 5);
   for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i);
@@ -233,6 +194,31 @@ TEST(Targets, FmaPeakIsPlausible) {
   }
   EXPECT_THROW(measure_fma_peak(0), UsageError);
   EXPECT_THROW(measure_fma_peak(1, "none"), UsageError);
+}
+
+// 100 MB/s is slower than any machine that runs this; 10 TB/s more than a vector a cycle on two cores.
+TEST(Targets, ReadBandwidthIsPlausible) {
+  for (const int threads : {1, 3}) {
+    const double rate = measure_read_bandwidth(threads, (std::size_t{8} << 20) + 12, 0.01);
+    EXPECT_GT(rate, 1e8) << threads;
+    EXPECT_LT(rate, 1e13) << threads;
+  }
+  EXPECT_GT(measure_read_bandwidth(2, 1, 0), 0);
+  EXPECT_THROW(measure_read_bandwidth(0, 4096, 0.01), UsageError);
+  EXPECT_THROW(measure_read_bandwidth(1, 0, 0.01), UsageError);
+}
+
+// A load that is left out would make the bandwidth too good.
+TEST_P(EveryTarget, ReadsEveryWord) {
+  for (const index_t n : {0, 1, 7, 127, 128, 129, 300}) {
+    std::vector<std::uint32_t> x(static_cast<std::size_t>(n), 0);
+    ASSERT_EQ(target().read_all(x.data(), n), 0U);
+    for (std::uint32_t& word : x) {
+      word = 0x00800000;
+      ASSERT_EQ(target().read_all(x.data(), n), 0x00800000U);
+      word = 0;
+    }
+  }
 }
 
 }  // namespace

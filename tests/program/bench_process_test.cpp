@@ -82,6 +82,25 @@ TEST(Bench, Bf16RefersToTheInstructionThatMultipliesIt) {
   EXPECT_EQ(last["peak_instruction"], "FMA");
 }
 
+// 67 rows, 6 query and 2 KV heads of 20, fp32; a block is (72 x 20 + 72 x 24) floats a head with its rows and
+// columns rounded up to 8, a multiple of 64 bytes; dK and dV of a row are 24 + 24 floats.
+TEST(Bench, TheRooflineCountsTheBytesOfItsDirection) {
+  const double tensors = 67 * (6 + 2) * 40 * 4, lse = 67 * 6 * 4, block = 2 * 72 * 44 * 4,
+               gradients = 2 * 72 * 48 * 4;
+  const auto alone = [](const std::string& direction) {
+    return bench("--communicator self --direction " + direction)["roofline"];
+  };
+  EXPECT_EQ(alone("forward")["bytes"], tensors + lse + 2 * block);
+  EXPECT_EQ(alone("backward")["bytes"], 2 * tensors + lse + 2 * block + 2 * gradients);
+  EXPECT_EQ(alone("both")["bytes"], 3 * tensors + 2 * lse + 4 * block + 2 * gradients);
+  // 23, 22 and 22 rows, each block at hand on all three ranks.
+  const auto ring = bench("--communicator threads --ranks 3 --mask full --layout contiguous")["roofline"];
+  EXPECT_EQ(ring["bytes"], tensors + lse + 2 * 3 * (3 * 2 * 24 * 44 * 4));
+  EXPECT_GT(ring["compute_floor_seconds"], 0);
+  EXPECT_GT(ring["memory_floor_seconds"], 0);
+  EXPECT_GT(ring["seconds_over_floor"], 1);
+}
+
 // A link of 50 ms latency and three ranks: two transfers of at least 50 ms each.
 TEST(Bench, AThrottledLinkIsSeenInTheFigures) {
   const auto json = bench("--communicator threads --ranks 3 --link-latency-us 50000");

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "kernels/cpu/cpu.h"
 #include "launch/placement.h"
 #include "launch/tensors.h"
 #include "src/error.h"

@@ -33,9 +33,22 @@ Report example() {
   r.seed = 0;
   r.iterations = 3;
   r.warmup = 1;
-  r.ranks = {
-      {.threads = 1, .cpus_allowed = 2, .seconds = 1, .fma_peak = 3e9, .bytes_sent = 10, .messages_sent = 1},
-      {.threads = 2, .cpus_allowed = 1, .seconds = 3, .fma_peak = 1e9, .bytes_sent = 20, .messages_sent = 1}};
+  r.ranks = {{.threads = 1,
+              .cpus_allowed = 2,
+              .seconds = 1,
+              .fma_peak = 3e9,
+              .read_bandwidth = 5e6,
+              .bytes_to_move = 9e6,
+              .bytes_sent = 10,
+              .messages_sent = 1},
+             {.threads = 2,
+              .cpus_allowed = 1,
+              .seconds = 3,
+              .fma_peak = 1e9,
+              .read_bandwidth = 15e6,
+              .bytes_to_move = 1e6,
+              .bytes_sent = 20,
+              .messages_sent = 1}};
   r.hops = 2;
   r.balance = {.total_pairs = 30, .critical_pairs = 20, .ranks = 2};
   r.seconds = {.min = 1, .median = 2, .mean = 2, .max = 4};
@@ -81,6 +94,8 @@ TEST(Report, HasEveryFieldThatProgramsReadAndTheRightNumbers) {
                            "peak_instruction",
                            "fma_peak_tflops_per_rank",
                            "fraction_of_peak",
+                           "read_gbytes_per_second_per_rank",
+                           "roofline",
                            "hops",
                            "bytes_sent_per_rank",
                            "messages_sent_per_rank",
@@ -171,6 +186,39 @@ TEST(Report, WhatWasNotMeasuredIsNull) {
   report.mode = Mode::overlap;
   report.comm_seconds = 0;  // one rank exchanges nothing
   EXPECT_TRUE(json_of(report)["hidden_fraction"].is_null());
+}
+
+// Compute: 2,149,580,800 FLOP (case A22) at 3 + 1 GFLOP/s. Memory: 10 MB at 5 + 15 MB/s.
+TEST(Report, TheRooflineHasBothFloorsAndTheTimeOverTheLargerOne) {
+  Report report = example();
+  const nlohmann::json json = json_of(report)["roofline"];
+  EXPECT_DOUBLE_EQ(json["flops"], 2149580800.0);
+  EXPECT_DOUBLE_EQ(json["bytes"], 1e7);
+  EXPECT_DOUBLE_EQ(json["compute_floor_seconds"], 2149580800.0 / 4e9);
+  EXPECT_DOUBLE_EQ(json["memory_floor_seconds"], 0.5);
+  EXPECT_EQ(json["binding_floor"], "compute");
+  EXPECT_DOUBLE_EQ(json["seconds_over_floor"], 2 / (2149580800.0 / 4e9));
+  EXPECT_DOUBLE_EQ(json_of(report)["read_gbytes_per_second_per_rank"], 0.01);
+  EXPECT_NE(table_of(report).find("roofline compute floor 537 ms (2.15 GFLOP at 4.00 GFLOP/s), "
+                                  "memory floor 500 ms (9.54 MiB at 20.0 MB/s); compute binds, "
+                                  "median time 3.722 x its floor\n"),
+            std::string::npos)
+      << table_of(report);
+  report.ranks[1].bytes_to_move = 11e6;
+  EXPECT_EQ(json_of(report)["roofline"]["binding_floor"], "memory");
+  EXPECT_DOUBLE_EQ(json_of(report)["roofline"]["seconds_over_floor"], 2);
+}
+
+TEST(Report, ThereIsNoRooflineWithoutEveryPeak) {
+  for (int without = 0; without < 3; ++without) {
+    Report report = example();
+    if (without == 0) report.ranks[1].read_bandwidth = 0;  // one rank alone had no room for the buffer
+    if (without == 1) report.mode = Mode::comm_only;
+    if (without == 2)
+      for (RankFigures& rank : report.ranks) rank.fma_peak = 0;
+    EXPECT_TRUE(json_of(report)["roofline"].is_null()) << without;
+    EXPECT_EQ(table_of(report).find("roofline"), std::string::npos) << without;
+  }
 }
 
 TEST(Report, AFailedCheckIsWrittenAndThrown) {

@@ -9,7 +9,7 @@ shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
 
 # ---- nothing of the inside, of dependencies or of the standard library
 api='(name_of|(dtype|layout|pairing|mode)_from_name|visible_pairs|normalized|rotary_dim|validate|fingerprint|digest|needed_hops'
-api+='|(forward|backward)_(flops|traffic)|ring_balance|cpu_(isas|block_bytes|gradient_bytes)|thread_count|workspace'
+api+='|(forward|backward)_(flops|traffic|bytes)|ring_balance|cpu_(isas|block_bytes|gradient_bytes)|thread_count|workspace'
 api+='|agree_(on_fields|all_well)|make_(self|mpi)_communicator|make_thread_communicators|run_thread_ranks|make_throttled)'
 classes='(RotaryAngles|Problem|Mask|Layout|Plan|Balance|Timing|RingAttention)'
 errors='(UsageError|DataError|CommError|DeviceError|OutOfMemory|Communicator|Shift)'

@@ -39,16 +39,37 @@ float FmaChains(index_t iterations, float seed) {
 }
 inline constexpr int kFmaFlops = 2 * kRows * kVecs * kLanes;
 
+// Reads memory as fast as it comes: the compiler cannot leave a load out, since the result has a bit of each.
+std::uint32_t ReadAll(const std::uint32_t* x, index_t n) {
+  const hn::ScalableTag<std::uint32_t> d;
+  using Words = hn::Vec<decltype(d)>;
+  constexpr int kAhead = 8;
+  Words seen[kAhead];
+  RINGATTN_UNROLL for (int a = 0; a < kAhead; ++a) seen[a] = hn::Zero(d);
+  index_t i = 0;
+  for (; i + kAhead * kLanes <= n; i += kAhead * kLanes) {
+    RINGATTN_UNROLL for (int a = 0; a < kAhead; ++a) {
+      seen[a] = hn::Or(seen[a], hn::LoadU(d, x + i + a * kLanes));
+    }
+  }
+  RINGATTN_UNROLL for (int a = 1; a < kAhead; ++a) seen[0] = hn::Or(seen[0], seen[a]);
+  alignas(64) std::uint32_t lanes[kLanes];
+  hn::Store(seen[0], d, lanes);
+  std::uint32_t all = 0;
+  for (const std::uint32_t lane : lanes) all |= lane;
+  for (; i < n; ++i) all |= x[i];
+  return all;
+}
+
 void Exp2Array(const float* x, index_t n, float slope, float* to) {
   const Floats d;
-  alignas(64) float chunk[kLanes];
-  for (index_t i = 0; i < n; i += kLanes) {
-    const int valid = static_cast<int>(n - i < kLanes ? n - i : kLanes);
-    for (int lane = 0; lane < valid; ++lane) chunk[lane] = x[i + lane];
-    for (int lane = valid; lane < kLanes; ++lane) chunk[lane] = 0.0f;
-    hn::Store(Exp2Scaled(hn::Load(d, chunk), MakeSlope(slope)), d, chunk);
-    for (int lane = 0; lane < valid; ++lane) to[i + lane] = chunk[lane];
-  }
+  const Slope factor = MakeSlope(slope);
+  index_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(Exp2Scaled(hn::LoadU(d, x + i), factor), d, to + i);
+  alignas(64) float rest[kLanes] = {};
+  for (index_t j = i; j < n; ++j) rest[j - i] = x[j];
+  hn::Store(Exp2Scaled(hn::Load(d, rest), factor), d, rest);
+  for (; i < n; ++i) to[i] = rest[i % kLanes];
 }
 
 // What fast-math would break. The values are hidden from the optimiser, so that it cannot answer from theory.

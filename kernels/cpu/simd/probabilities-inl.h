@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/gradient_strip-inl.h"
+#include "kernels/cpu/simd/rows-inl.h"
 #include "kernels/cpu/simd/tile-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
@@ -40,8 +41,20 @@ HWY_INLINE void StoreTile(const Vec (&x)[kRows][kVecs], float* to, [[maybe_unuse
   }
 }
 
+// A part of the rows of Q or dO, which the tiles hold in the L1 cache at that time. Transposing takes other
+// units than multiplying, so that nearly all of it is hidden.
+HWY_INLINE void TurnRows(const float* from, int n, float* rows, int stride, int panel, int panels) {
+  const int parts = TurnParts(n), a_panel = (parts + panels - 1) / panels;
+  for (int part = panel * a_panel; part < Least((panel + 1) * a_panel, parts); ++part)
+    TurnPart(from, n, part, rows, stride);
+}
+
 // Rows key .. key + kRows - 1 of P.
 struct Probability {
+  static HWY_INLINE void Turn(const GradientStep& step, int panel, int panels) {
+    TurnRows(step.q, step.head_dim, step.q_rows, step.k_stride, panel, panels);
+  }
+
   template <int kFirst, int kLast, bool kPrefetch>
   static HWY_INLINE void Tile(const GradientStep& step, int lane, int key, bool hide) {
     const Floats d;
@@ -68,6 +81,10 @@ struct Probability {
 
 // Rows of dS from those of P.
 struct ScoreGradient {
+  static HWY_INLINE void Turn(const GradientStep& step, int panel, int panels) {
+    TurnRows(step.dout, step.dim_v, step.dout_rows, step.v_stride, panel, panels);
+  }
+
   template <int kFirst, int kLast, bool kPrefetch>
   static HWY_INLINE void Tile(const GradientStep& step, int lane, int key, bool hide) {
     const Floats d;
@@ -113,8 +130,10 @@ HWY_INLINE void PrefetchNext(const GradientStep& step, int done) {
 
 template <class Kind>
 HWY_INLINE void GradientTiles(const GradientStep& step, const KeyRange (&strips)[kStrips], int& done) {
-  for (int key = step.key_begin / kPanel * kPanel; key < step.key_end; key += kPanel) {
+  const int first = step.key_begin / kPanel, panels = (step.key_end + kPanel - 1) / kPanel - first;
+  for (int key = first * kPanel; key < step.key_end; key += kPanel) {
     PrefetchNext(step, done++);
+    if (step.turn_rows) Kind::Turn(step, key / kPanel - first, panels);
     RINGATTN_UNROLL for (int s = 0; s < kStrips; ++s) {
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
         const KeyRange& strip = strips[s];

@@ -301,16 +301,17 @@ void RowsToPanels(const float* rows, index_t row_stride, index_t n, float* to, i
     for (index_t e = 0; e < 8; ++e) to[8 * r + e] = c + e < n ? rows[r * row_stride + c + e] : 0.0f;
 }
 
-// Up to 16 columns at a time, a cache line of each row.
-void GroupToRows(const float* from, index_t n, float* rows, index_t row_stride) {
-  const index_t whole = n / 8 * 8;
-  for (index_t first = 0; first < whole; first += 16)
-    for (index_t lane = 0; lane < kGroup; lane += 8)
-      for (index_t c = first; c < whole && c < first + 16; c += 8)
-        Transpose8x8(from + c * kGroup + lane, kGroup, rows + lane * row_stride + c, row_stride);
-  index_t c = whole;
-  for (; c < n; ++c)
-    for (index_t lane = 0; lane < kGroup; ++lane) rows[lane * row_stride + c] = from[c * kGroup + lane];
+// A group's [n][48] in rows, in parts that may be turned one by one: each is 8 lanes by up to 16 columns, a
+// cache line of each row.
+HWY_INLINE int TurnParts(int n) { return (n + 15) / 16 * (kGroup / 8); }
+HWY_INLINE void TurnPart(const float* from, int n, int part, float* rows, int row_stride) {
+  const int lane = part % (kGroup / 8) * 8, first = part / (kGroup / 8) * 16;
+  const int last = Least(first + 16, n);
+  int c = first;
+  for (; c + 8 <= last; c += 8)
+    Transpose8x8(from + c * kGroup + lane, kGroup, rows + lane * row_stride + c, row_stride);
+  for (; c < last; ++c)
+    for (int r = 0; r < 8; ++r) rows[(lane + r) * row_stride + c] = from[c * kGroup + lane + r];
 }
 
 void TransposeBlocks(const float* from, index_t from_step, index_t count, float* to, index_t to_step) {
