@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "launch/generator.h"
+#include "launch/machine.h"
 #include "launch/output.h"
 #include "launch/problem_options.h"
 #include "launch/result_check.h"
@@ -103,7 +104,10 @@ class Bench {
     constexpr std::size_t kShared = std::size_t{256} << 20, kLeast = std::size_t{64} << 20;
     const int neighbours = session_.placement.ranks_on_node(session_.rank());
     const std::size_t bytes = std::max(kShared / static_cast<std::size_t>(neighbours), kLeast);
+    const int in_process = session_.placement.ranks_are_threads ? session_.ranks() : 1;
+    const bool room = memory_room(neighbours, in_process).bytes >= 2 * static_cast<double>(bytes);
     meet(*session_.comm, options().deadline);
+    if (!room) return 0;
     try {
       return measure_read_bandwidth(session_.threads(), bytes, 0.05);
     } catch (const OutOfMemory&) {

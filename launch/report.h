@@ -68,8 +68,8 @@ struct Roofline {
   double over_floor = 0;                           // the median iteration over the larger one
   bool memory_binds() const { return memory_seconds > compute_seconds; }
 };
-std::optional<Roofline> roofline_of(
-    const Report& report);  // none in comm-only, or if a peak was not measured
+// None in comm-only, or if a peak was not measured.
+std::optional<Roofline> roofline_of(const Report& report);
 std::optional<double> read_bandwidth_of(const Report& report);  // bytes/s, mean over ranks
 
 Spread seconds_over_ranks(const Report& report);  // of the ranks' own median times

@@ -1,5 +1,5 @@
-// exp2 of every instruction set over all floats up to 127 / slope: minutes a slope, so it is no test of every
-// day. Prints a line for each; exit 1 if one is out of bounds.
+// exp2 of every instruction set over all floats up to 127 / slope: a minute a slope, so it is no test of
+// every day. Prints a line for each; exit 1 if one is out of bounds.
 //
 //     build/tests/kernels/exp2_all [STEP]      every STEP-th float, default 1
 #include <chrono>

@@ -101,6 +101,18 @@ TEST(Bench, TheRooflineCountsTheBytesOfItsDirection) {
   EXPECT_GT(ring["seconds_over_floor"], 1);
 }
 
+// The buffer that bandwidth is measured with is not worth failing for: a job that fits runs without it.
+TEST(Bench, WithoutRoomToMeasureTheBandwidthThereIsNoRoofline) {
+  const Ended ended = start({.arguments = words("bench --json - --threads 1 --communicator self" + kSmall),
+                             .address_space = 400u << 20});
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto json = json_lines(ended.out).at(0);
+  EXPECT_TRUE(json["roofline"].is_null());
+  EXPECT_TRUE(json["read_gbytes_per_second_per_rank"].is_null());
+  EXPECT_GT(json["fraction_of_peak"], 0);
+  EXPECT_EQ(json["check"]["passed"], true);
+}
+
 // A link of 50 ms latency and three ranks: two transfers of at least 50 ms each.
 TEST(Bench, AThrottledLinkIsSeenInTheFigures) {
   const auto json = bench("--communicator threads --ranks 3 --link-latency-us 50000");
