@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A shape that all contestants compute. dtype: f32 or bf16; mask: full or causal; batch 1, scale 1/sqrt(head_dim)."""
+    """A shape that all compute. dtype: f32 or bf16; mask: full or causal; batch 1, scale 1/sqrt(head_dim)."""
 
     seqlen: int
     head_dim: int
@@ -220,7 +220,7 @@ def openblas(case: Case, place: Place) -> Prepared:
 
 
 def ring_attention_pytorch(case: Case, place: Place) -> Prepared:
-    """The ring of ring-attention-pytorch over gloo. It computes masked blocks, too, so that all layouts cost the same."""
+    """The ring of ring-attention-pytorch over gloo. It computes masked blocks, too: all its layouts cost the same."""
     import torch
     import torch.distributed as dist
     from ring_attention_pytorch import ring_flash_attn

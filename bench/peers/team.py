@@ -6,6 +6,7 @@ CPU: contestants that take turns never run at the same time.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -68,8 +69,11 @@ class Team:
     def turn(self, direction: str, calls: int) -> tuple[float, float]:
         """Seconds of one call, the mean of `calls` in a row: on the clock, of the process that took longest; and of CPU
         time, of all processes together, divided by the cores they have."""
-        for _, stream in self.lines:
-            print(json.dumps([direction, calls]), file=stream, flush=True)
+        try:
+            for _, stream in self.lines:
+                print(json.dumps([direction, calls]), file=stream, flush=True)
+        except OSError:  # it broke in an earlier turn
+            raise Failed(self._last_words()) from None
         answers = self._hear()
         return max(float(x["wall"]) for x in answers), sum(float(x["cpu"]) for x in answers) / self.cores
 
@@ -88,7 +92,8 @@ class Team:
 
     def close(self) -> None:
         for connection, stream in self.lines:
-            stream.close()
+            with contextlib.suppress(OSError):  # what it will never read
+                stream.close()
             connection.close()
         for child in self.children:
             try:
@@ -129,6 +134,8 @@ class Team:
                 line = stream.readline()
             except TimeoutError:
                 raise Failed(f"no answer within {DEADLINE:.0f} s") from None
+            except OSError:
+                line = ""
             if not line:
                 raise Failed(self._last_words())
             answer = json.loads(line)
