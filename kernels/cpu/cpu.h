@@ -1,4 +1,5 @@
-// Blocked flash attention on CPUs: fp32 arithmetic, one source for every SIMD instruction set, OpenMP
+// Blocked flash attention on CPUs: fp32 arithmetic, products of bf16 by the dot-product instruction where the
+// machine has it ("AVX3_BF16" among the instruction sets), one source for every SIMD instruction set, OpenMP
 // threads.
 #pragma once
 #include <memory>
@@ -17,7 +18,8 @@ std::size_t cpu_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows)
 std::size_t cpu_gradient_bytes(const HeadShape& shape, index_t k_rows);
 std::size_t cpu_workspace_bytes(const KernelConfig& config, Pass pass = Pass::forward);
 
-// Instruction sets that this build holds and this machine runs, best first, e.g. {"AVX3", "AVX2", "EMU128"}.
+// Instruction sets that this build holds and this machine runs, best first, e.g. {"AVX3_BF16", "AVX3",
+// "AVX2", "SCALAR"}.
 std::vector<std::string> cpu_isas();
 
 // Numbers of the CPUs that the calling thread may run on, ascending, never empty. The standard library's
