@@ -23,5 +23,8 @@ std::vector<std::string> cpu_isas();
 // fp32 fused multiply-add rate of `threads` threads, in FLOP/s (2 per FMA), measured for about `seconds` with
 // independent register accumulators: the ceiling that fraction_of_peak refers to.
 double measure_fma_peak(int threads, const std::string& isa = "auto", double seconds = 0.1);
+// Bytes per second that `threads` threads read of a buffer of `bytes`, a share each, again and again for about
+// `seconds`; the best of many passes. At least 64 KiB a thread. The ceiling of attention of few queries.
+double measure_read_bandwidth(int threads, std::size_t bytes, double seconds = 0.1);
 
 }  // namespace ringattn

@@ -42,8 +42,38 @@ struct GradientStep {
   bool k_finite = true;  // false: K holds NaN or infinity, which hidden keys must not spread
 };
 
+// Rows [begin, end) of a panel.
+struct PanelRows {
+  int begin = 0, end = 0;
+  friend bool operator==(const PanelRows&, const PanelRows&) = default;
+};
+
+// y[n][8 c + r] = (add ? y[n][8 c + r] : 0) + sum over the rows i of `rows`, in order, panel_c[i][r] *
+// x[n][i]: scores, if panels are those of K and x a query; an output, if they are those of V and x its
+// probabilities.
+struct PanelProduct {
+  const std::byte* panels = nullptr;  // each [..][8] in the wire dtype
+  DType dtype = DType::f32;
+  index_t panel_bytes = 0;            // from one panel to the next
+  int count = 0;                      // panels
+  std::span<const PanelRows> rows{};  // ascending; no others are touched
+  const float* x = nullptr;           // [queries][kFewStride]
+  int queries = 0;
+  float* y = nullptr;  // [queries][y_stride]
+  index_t y_stride = 0;
+  bool add = false;
+};
+
+// A query's running maximum and sum, as in RowState.
+struct FewRow {
+  float shift, limit, sum;
+  bool seen;  // a key, whatever its score
+};
+
 // Distance in floats of the 8 staged rows; not a power of two, so that they do not compete for a cache set.
 inline constexpr int kStageStride = kMaxDim + 16;
+// Likewise of the queries of PanelProduct, and of their probabilities.
+inline constexpr int kFewStride = kMaxDim + 16;
 
 struct Target {
   const char* name;  // "AVX3"
@@ -52,6 +82,11 @@ struct Target {
   void (*attend)(const GroupStep&);
   void (*fold)(const GroupView& part, const GroupView& whole, int dim_v, float slope);
   bool (*all_finite)(const float* x, index_t n);
+
+  // attention of few queries
+  void (*panel_product)(const PanelProduct&);
+  // Turns `keys` scores, a multiple of 16, into probabilities; hidden ones are -inf. Rescales o if need be.
+  void (*few_softmax)(float* scores, int keys, FewRow& row, float* o, int dim_v, float slope);
 
   // backward, in this order
   void (*probabilities)(const GradientStep&);           // p and ds
@@ -78,6 +113,7 @@ struct Target {
   // measurement and checks
   float (*fma_chains)(index_t iterations, float seed);              // returns the sum of its accumulators
   int fma_flops;                                                    // FLOPs of one iteration
+  float (*read_all)(const float* x, index_t n);                     // as fast as it can; n a multiple of 128
   void (*exp2)(const float* x, index_t n, float slope, float* to);  // 2^(slope * x), 1 <= slope < 2
   const char* (*self_test)();  // nullptr, or what the compiler got wrong about NaN and infinity (case A11)
 };

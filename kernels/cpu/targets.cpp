@@ -15,6 +15,7 @@
 
 #include "kernels/cpu/simd/attend-inl.h"
 #include "kernels/cpu/simd/checks-inl.h"
+#include "kernels/cpu/simd/few-inl.h"
 #include "kernels/cpu/simd/fold-inl.h"
 #include "kernels/cpu/simd/key_gradients-inl.h"
 #include "kernels/cpu/simd/probabilities-inl.h"
@@ -34,6 +35,8 @@ const Target& ThisTarget() {
       .attend = Attend,
       .fold = Fold,
       .all_finite = AllFinite,
+      .panel_product = Product,
+      .few_softmax = FewSoftmax,
       .probabilities = Probabilities,
       .key_gradients = KeyGradients,
       .query_gradients = QueryGradients,
@@ -49,6 +52,7 @@ const Target& ThisTarget() {
       .transpose_blocks = TransposeBlocks,
       .fma_chains = FmaChains,
       .fma_flops = kFmaFlops,
+      .read_all = ReadAll,
       .exp2 = Exp2Array,
       .self_test = SelfTest,
   };

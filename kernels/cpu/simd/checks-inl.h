@@ -39,6 +39,18 @@ float FmaChains(index_t iterations, float seed) {
 }
 inline constexpr int kFmaFlops = 2 * kRows * kVecs * kLanes;
 
+// Eight chains of maxima: nothing but loads can be the limit.
+float ReadAll(const float* x, index_t n) {
+  const Floats d;
+  Vec top[8];
+  RINGATTN_UNROLL for (int c = 0; c < 8; ++c) top[c] = hn::Zero(d);
+  for (index_t i = 0; i < n; i += 8 * kLanes) {
+    RINGATTN_UNROLL for (int c = 0; c < 8; ++c) top[c] = hn::Max(top[c], hn::Load(d, x + i + c * kLanes));
+  }
+  RINGATTN_UNROLL for (int c = 1; c < 8; ++c) top[0] = hn::Max(top[0], top[c]);
+  return hn::GetLane(top[0]);
+}
+
 void Exp2Array(const float* x, index_t n, float slope, float* to) {
   const Floats d;
   alignas(64) float chunk[kLanes];
