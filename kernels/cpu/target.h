@@ -44,7 +44,7 @@ struct GradientStep {
 
 // Rows [begin, end) of a panel.
 struct PanelRows {
-  int begin = 0, end = 0;
+  int begin, end;
   friend bool operator==(const PanelRows&, const PanelRows&) = default;
 };
 

@@ -28,7 +28,8 @@ using ColumnsVec = hn::Vec<Columns>;
 inline constexpr int kColumns = kLanes < kPanel ? kLanes : kPanel;
 inline constexpr int kUnitsOfPanel = kPanel / kColumns;
 
-// A register tile is up to kFewQueries queries by kUnits units: 24 accumulators of 32 registers, or 12 of 16.
+// A register tile is up to kTileQueries queries by kUnits units: 24 accumulators of 32 registers, or 12
+// of 16.
 inline constexpr int kUnits = 4;
 #if RINGATTN_AVX512
 inline constexpr int kTileQueries = 6;
@@ -74,9 +75,10 @@ struct PanelReader<hwy::float16_t> {
   }
 };
 
-// Distance in bytes of what is fetched ahead: a thousand cycles at the rate of memory, and less than half of
-// L1.
-inline constexpr index_t kFewAhead = 8192;
+// Distance in bytes of what is fetched ahead, line by line in the order of memory, although a tile reads
+// several panels side by side: memory and its own prefetcher are fastest so. Half of L1, and 500 cycles at
+// the rate of the last-level cache.
+inline constexpr index_t kFewAhead = 16384;
 
 // Units [unit, unit + kWidth) for queries [query, query + kQueries).
 template <class Element, int kQueries, int kWidth>
@@ -89,6 +91,9 @@ HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
     const int panel = (unit + u) / kUnitsOfPanel, half = (unit + u) % kUnitsOfPanel;
     at[u] = reinterpret_cast<const Element*>(job.panels + panel * job.panel_bytes) + half * kColumns;
   }
+  constexpr int kBytes = 2 * kWidth * kColumns * static_cast<int>(sizeof(Element));  // of two rows
+  constexpr int kLines = (kBytes + 63) / 64;
+  const char* ahead = reinterpret_cast<const char*>(at[0]) + kFewAhead;
   ColumnsVec acc[kQueries][kWidth];
   RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
     RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::Zero(d);
@@ -104,9 +109,8 @@ HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
   for (const PanelRows& rows : job.rows) {
     index_t i = rows.begin;
     for (; i + 2 <= rows.end; i += 2) {
-      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
-        __builtin_prefetch(reinterpret_cast<const char*>(at[u] + i * kPanel) + kFewAhead, 0, 3);
-      }
+      RINGATTN_UNROLL for (int line = 0; line < kLines; ++line) __builtin_prefetch(ahead + line * 64);
+      ahead += kBytes;
       add_row(i);
       add_row(i + 1);
     }
@@ -146,8 +150,9 @@ template <class Element>
 void ProductOf(const PanelProduct& job) {
   const int units = job.count * kUnitsOfPanel;
   int unit = 0;
-  // One query alone has too few chains in four units to keep both multiply-adders busy.
-  if (job.queries == 1)
+  // One query alone has too few chains in four units to keep both multiply-adders busy, as 16-bit elements
+  // need.
+  if (sizeof(Element) == 2 && job.queries == 1)
     for (; unit + 2 * kUnits <= units; unit += 2 * kUnits) ProductTile<Element, 1, 2 * kUnits>(job, unit, 0);
   for (; unit + kUnits <= units; unit += kUnits) TilesOf<Element, kUnits>(job, unit);
   for (; unit + 2 <= units; unit += 2) TilesOf<Element, 2>(job, unit);
