@@ -12,7 +12,7 @@ namespace ringattn::cpu {
 // A call in which at most so many rows see anything comes here: 48 lanes at the same speed per lane would be
 // even at 48, and are ahead a little earlier (measured in bench/README.md). It depends on rows and tiles
 // alone, because the two ways differ in the last bits.
-inline constexpr index_t kFewRows = 24;
+inline constexpr index_t kFewRows = 36;
 
 // A row that sees something, and the keys that it sees, ascending; neighbouring ranges are one.
 struct FewKeys {
