@@ -91,7 +91,7 @@ class Bench {
   // measure at the same time, so each of them finds its share.
   void measure_peak(double seconds = 0.1) {
     meet(*session_.comm, options().deadline);
-    peak_ = std::max(peak_, measure_fma_peak(session_.threads(), options().isa, seconds));
+    peak_ = std::max(peak_, measure_product_peak(problem_.dtype, session_.threads(), options().isa, seconds));
   }
 
   std::pair<RingFacts, Iterations> time_mode(Mode mode, const std::string& name) {

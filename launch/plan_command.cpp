@@ -12,7 +12,7 @@
 namespace ringattn::launch {
 namespace {
 
-// What a kernel can be expected to reach of the FMA peak; bench measures the true fraction.
+// What a kernel can be expected to reach of the peak; bench measures the true fraction.
 constexpr double kAssumedFraction = 0.8;
 
 int planned_threads(const Options& options) {
@@ -49,7 +49,8 @@ void plan_command(const Options& options) {
   } else {
     report.survey = survey_ring(problem, sharding, report.threads);
   }
-  report.fma_peak = measure_fma_peak(report.threads);
+  report.product = cpu_product(problem.dtype);
+  report.fma_peak = measure_product_peak(problem.dtype, report.threads);
   report.machine = {.flops_per_second = kAssumedFraction * report.fma_peak,
                     .link_gbps = options.link_gbps,
                     .link_latency_us = options.link_latency_us};

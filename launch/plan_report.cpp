@@ -84,8 +84,8 @@ std::string balance_text(const PlanReport& report) {
 std::string estimate_text(const PlanReport& report) {
   const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
   std::string text = seconds_text(e.seconds) + ": compute " + seconds_text(e.compute_seconds) + " at " +
-                     rate_text(report.machine.flops_per_second) + "FLOP/s a rank (80% of the FMA peak of " +
-                     std::to_string(report.threads) + " threads here)";
+                     rate_text(report.machine.flops_per_second) + "FLOP/s a rank (80% of the " +
+                     report.product + " peak of " + std::to_string(report.threads) + " threads here)";
   if (!report.machine.has_link()) return text + "; transfers not estimated, no --link-gbps";
   const double gbps = report.machine.link_gbps;
   return text + ", transfers " + seconds_text(e.transfer_seconds) + " at " +
@@ -183,6 +183,7 @@ Json estimate_json(const PlanReport& report) {
           {"compute_seconds", e.compute_seconds},
           {"transfer_seconds", link ? Json(e.transfer_seconds) : Json(nullptr)},
           {"assumed_tflops_per_rank", report.machine.flops_per_second * 1e-12},
+          {"peak_instruction", report.product},
           {"fma_peak_tflops", report.fma_peak * 1e-12},
           {"link_gbps", report.machine.link_gbps > 0 ? Json(report.machine.link_gbps) : Json(nullptr)},
           {"link_latency_us", report.machine.link_latency_us}};

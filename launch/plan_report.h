@@ -12,7 +12,8 @@ struct PlanReport {
   const Problem* problem = nullptr;
   LayoutKind layout = LayoutKind::zigzag;
   int total_ranks = 1, threads = 1;
-  double fma_peak = 0;  // FLOP/s, measured here with that many threads
+  std::string product = "FMA";  // what the kernel multiplies with: see cpu_product()
+  double fma_peak = 0;          // FLOP/s of that, measured here with that many threads
   Machine machine{};
   RingSurvey survey{};
   std::optional<Plan> detail{};  // with --rank: hop by hop

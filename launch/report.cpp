@@ -131,6 +131,7 @@ void add_rates(Json& json, const Report& report) {
   json["tflops_per_rank"] = scaled(rate, kTera / ranks);
   json["tokens_per_second"] =
       static_cast<double>(report.problem->shape.batch * report.problem->seqlen_q()) / report.seconds.median;
+  json["peak_instruction"] = report.product;
   json["fma_peak_tflops_per_rank"] = scaled(fma_peak_of(report), kTera);
   json["fraction_of_peak"] = or_null(fraction_of_peak(report));
   if (report.direction != Direction::both) return;

@@ -20,7 +20,7 @@ struct RankFigures {
   index_t q_rows = 0, k_rows = 0;
   // Medians over its iterations.
   double seconds = 0, forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
-  double fma_peak = 0;                              // FLOP/s; 0 = not measured
+  double fma_peak = 0;                              // FLOP/s of Report::product; 0 = not measured
   std::uint64_t bytes_sent = 0, messages_sent = 0;  // an iteration, as counted by the communicator
   std::uint64_t workspace_bytes = 0, peak_rss_bytes = 0;
 };
@@ -30,6 +30,7 @@ struct Report {
   const Problem* problem = nullptr;
   LayoutKind layout = LayoutKind::zigzag;
   std::string communicator, backend, isa;
+  std::string product = "FMA";  // what the kernel multiplies with, whose peak counts: see cpu_product()
   Direction direction = Direction::forward;
   Mode mode = Mode::overlap;
   std::optional<std::uint64_t> seed;  // none in run

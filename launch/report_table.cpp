@@ -81,7 +81,8 @@ std::string rate_line(const Report& report) {
   std::string line = rate_text(*rate) + "FLOP/s, " +
                      rate_text(*rate / static_cast<double>(report.ranks.size())) + "FLOP/s a rank";
   if (const auto fraction = fraction_of_peak(report)) {
-    line += " = " + percent(*fraction) + " of its FMA peak " + rate_text(*fma_peak_of(report)) + "FLOP/s";
+    line += " = " + percent(*fraction) + " of its " + report.product + " peak " +
+            rate_text(*fma_peak_of(report)) + "FLOP/s";
   }
   return line + ", " + count_text(tokens) + " tokens/s";
 }

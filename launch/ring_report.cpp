@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "kernels/cpu/cpu.h"
 #include "launch/steps.h"
 
 namespace ringattn::launch {
@@ -63,6 +64,7 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
   report.communicator = session.comm_name;
   report.backend = facts.backend;
   report.isa = facts.backend.substr(facts.backend.find('/') + 1);
+  report.product = cpu_product(problem.dtype, session.options.isa);
   report.direction = session.options.direction;
   report.mode = session.options.mode;
   report.oversubscribed = session.placement.oversubscribed();

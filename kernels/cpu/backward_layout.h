@@ -7,8 +7,9 @@
 //
 // A group (what stays): 48 consecutive query rows of one head, a lane each, fp32:
 //   RowsState
-//   q         [head_dim][48]                   turned, times Scaling::factor
-//   dout      [head_dim_v][48]
+//   q         [head_dim][48]                   turned, times Scaling::factor; or bf16 pairs
+//                                              [head_dim / 2][48][2] in the same place, if RowsState::pairs
+//   dout      [head_dim_v][48]                 likewise
 //   span      [head_dim rounded up to 8][48]   dq / softmax_scale, of the last span of keys
 //   total     likewise                         of all spans before; seldom touched, so it comes last
 // Example: head_dim 128, 100 query rows -> 3 groups of 99,136 bytes; 44 lanes of the last are padding.
@@ -22,8 +23,10 @@ namespace ringattn::cpu {
 struct alignas(64) RowsState {
   float hi[kGroup], lo[kGroup], delta[kGroup], alive[kGroup];
   bool all_alive;
-  bool q_finite, dout_finite;  // of all 48 rows
-  index_t span_id;             // of the span of keys that `span` holds the sum of, -1: none yet
+  bool q_finite, dout_finite;     // of all 48 rows
+  bool pairs;                     // how q and dout are held
+  float q_largest, dout_largest;  // of the finite numbers; pairs only
+  index_t span_id;                // of the span of keys that `span` holds the sum of, -1: none yet
 };
 
 struct GradientLayout {
@@ -101,7 +104,11 @@ struct ScratchLayout {
         v_panels(dout_rows + kGroup * v_stride),
         k_columns(v_panels + keys * round_up(shape.head_dim_v, kPanel)),
         k_panels(k_columns + keys * round_up(shape.head_dim, kPanel)),
-        floats(k_panels + (dtype == DType::f32 ? 0 : keys * shape.head_dim)) {}
+        v_pairs(k_panels + (dtype == DType::f32 ? 0 : keys * shape.head_dim)),
+        k_column_pairs(v_pairs + (dtype == DType::bf16 ? keys * round_up(shape.head_dim_v, kPanel) / 2 : 0)),
+        q_wide(k_column_pairs + (dtype == DType::bf16 ? keys * round_up(shape.head_dim, kPanel) / 2 : 0)),
+        dout_wide(q_wide + (dtype == DType::bf16 ? kGroup * shape.head_dim : 0)),
+        floats(dout_wide + (dtype == DType::bf16 ? kGroup * shape.head_dim_v : 0)) {}
 
   index_t keys, k_stride, v_stride;
   // In floats from the start; p [keys][48] and ds [keys][48] come first.
@@ -110,6 +117,11 @@ struct ScratchLayout {
   index_t v_panels;           // [keys / 8][dim_v][8]
   index_t k_columns;          // [head_dim / 8][keys][8]
   index_t k_panels;           // [keys / 8][head_dim][8], but for f32, which is used in place
+  // For bf16 only, of which pairs may be multiplied as they are. Rows of the queries and of dS then take half
+  // of their places, and dS as pairs along keys the second half of its place.
+  index_t v_pairs;            // [keys / 8][dim_v / 2][8][2]
+  index_t k_column_pairs;     // [head_dim / 8][keys / 2][8][2]
+  index_t q_wide, dout_wide;  // [head_dim][48], [head_dim_v][48]: of a group that holds pairs
   index_t floats;
 };
 

@@ -31,6 +31,18 @@ void set_row(RowsState& rows, index_t lane, double lse, double delta) {
   rows.all_alive &= alive;
 }
 
+// The same rows as pairs, if that is as good: see DotRange.
+void pair_group(const Target& target, const RowsLayout& layout, const RowsView& view, index_t dim,
+                index_t dim_v) {
+  RowsState& rows = *view.rows;
+  rows.pairs = target.within_magnitudes(view.q, layout.q_floats, DotRange::kLowest, DotRange::kHighest);
+  if (!rows.pairs) return;
+  rows.q_largest = target.largest_finite(view.q, layout.q_floats);
+  rows.dout_largest = target.largest_finite(view.dout, layout.dout_floats);
+  target.pairs->pair_rows(view.q, dim, view.q);
+  target.pairs->pair_rows(view.dout, dim_v, view.dout);
+}
+
 }  // namespace
 
 void pack_rows(const Target& target, const RowTensors& tensors, const Rotation& rotation, double factor,
@@ -67,6 +79,8 @@ void pack_rows(const Target& target, const RowTensors& tensors, const Rotation& 
       const RowsView view = rows_view(layout, state, batch, head, group);
       view.rows->q_finite = target.all_finite(view.q, layout.q_floats);
       view.rows->dout_finite = target.all_finite(view.dout, layout.dout_floats);
+      view.rows->pairs = false;
+      if (target.pairs && q.dtype == DType::bf16) pair_group(target, layout, view, q.dim(), dout.dim());
     }
   };
   parallel_tasks(

@@ -74,8 +74,55 @@ class Task {
  private:
   float* scratch(index_t offset) const { return scratch_ + offset; }
 
-  // Panels of K and V both ways. What a block holds besides is transposed; 8 x 8 numbers stay together.
+  // Sums of 0, and pairs of bf16 if they are multiplied; what is widened waits for a group that needs it.
   void prepare_keys() {
+    const ScratchLayout& at = run_.scratch_layout;
+    // Forward has used this memory, too: what lies between rows must be finite.
+    for (const auto& [from, floats] :
+         {std::pair{at.dk, padded_keys_ * at.k_stride}, std::pair{at.dv, padded_keys_ * at.v_stride},
+          std::pair{at.q_rows, kGroup * at.k_stride}, std::pair{at.dout_rows, kGroup * at.v_stride}})
+      std::fill_n(scratch(from), floats, 0.0f);
+    if (run_.target.pairs && run_.dtype == DType::bf16) {
+      pair_keys();
+    } else {
+      widen_keys();
+    }
+  }
+
+  // K the other way and V, of which only the pairs along keys are in the block.
+  void pair_keys() {
+    const ScratchLayout& at = run_.scratch_layout;
+    const BlockLayout& layout = run_.block_layout;
+    const std::byte* k = run_.block + layout.k_panel(batch_, head_kv_, first_key_);
+    k_pairs_ = reinterpret_cast<const float*>(k);
+    k_size_ = run_.target.magnitude_bf16(k, padded_keys_ * layout.k_dim);
+    k_finite_ = k_size_.finite;
+    v_size_ = 0;
+    for (index_t row = 0; row < padded_keys_; row += kPanel) {
+      const index_t key = first_key_ + row, first = key / kKeyBlock * kKeyBlock, rows = layout.v_rows(first);
+      const auto* v = reinterpret_cast<const float*>(run_.block + layout.v_panels(batch_, head_kv_, first));
+      if (key == first)
+        v_size_ = std::max(v_size_, run_.target.magnitude_bf16(v, rows * layout.dim_v).largest);
+      run_.target.pairs->regroup({.from = k_pairs_ + row * layout.k_dim / 2,
+                                  .from_stride = kPanel,
+                                  .from_step = kPanel / 2 * kPanel,
+                                  .to = scratch(at.k_column_pairs) + row / 2 * kPanel,
+                                  .to_stride = kPanel,
+                                  .to_step = padded_keys_ / 2 * kPanel},
+                                 layout.head_dim);
+      run_.target.pairs->regroup({.from = v + (key - first) / 2 * kPanel,
+                                  .from_stride = kPanel,
+                                  .from_step = rows / 2 * kPanel,
+                                  .to = scratch(at.v_pairs) + row * layout.dim_v / 2,
+                                  .to_stride = kPanel,
+                                  .to_step = kPanel / 2 * kPanel},
+                                 layout.dim_v);
+    }
+  }
+
+  // Panels of K and V both ways, in fp32. What a block holds besides is transposed; 8 x 8 numbers stay
+  // together.
+  void widen_keys() {
     const ScratchLayout& scratch_at = run_.scratch_layout;
     const BlockLayout& layout = run_.block_layout;
     const Target& target = run_.target;
@@ -83,7 +130,9 @@ class Task {
     const std::byte* from = run_.block + layout.k_panel(batch_, head_kv_, first_key_);
     k_ = reinterpret_cast<const float*>(from);
     if (run_.dtype != DType::f32) {
-      target.widen(from, run_.dtype, padded_keys_ * dim, 1.0, scratch(scratch_at.k_panels));
+      for (index_t row = 0; row < padded_keys_; row += kPanel)
+        target.widen_pairs(from + row * layout.k_dim * layout.element, run_.dtype, dim,
+                           scratch(scratch_at.k_panels) + row * dim);
       k_ = scratch(scratch_at.k_panels);
     }
     k_finite_ = target.all_finite(k_, padded_keys_ * dim);
@@ -97,12 +146,6 @@ class Task {
           k_columns[whole * padded_keys_ + (row + r) * kPanel + c - whole] = panel[c * kPanel + r];
       transpose_values(row, scratch(scratch_at.v_panels) + row * dim_v);
     }
-    // Forward has used this memory, too: what lies between rows must be finite.
-    for (const auto& [at, floats] : {std::pair{scratch_at.dk, padded_keys_ * scratch_at.k_stride},
-                                     std::pair{scratch_at.dv, padded_keys_ * scratch_at.v_stride},
-                                     std::pair{scratch_at.q_rows, kGroup * scratch_at.k_stride},
-                                     std::pair{scratch_at.dout_rows, kGroup * scratch_at.v_stride}})
-      std::fill_n(scratch(at), floats, 0.0f);
   }
 
   // V of 8 keys as a panel [dim_v][8].
@@ -118,7 +161,7 @@ class Task {
     }
     alignas(64) float wide[kPanel * kPanel];
     for (index_t c = 0; c < layout.dim_v; c += kPanel) {
-      run_.target.widen(from + c * rows * layout.element, run_.dtype, kPanel * kPanel, 1.0, wide);
+      run_.target.widen_pairs(from + c * rows * layout.element, run_.dtype, kPanel, wide);
       run_.target.transpose_blocks(wide, 64, 1, to + c * kPanel, 64);
     }
   }
@@ -138,40 +181,84 @@ class Task {
     if (order_.stopped()) return false;
     order_.pass(index_, position);
     const RowsView view = rows_view(run_.rows_layout, run_.rows, batch_, head, group);
-    GradientStep step = step_of(view);
+    const bool pairs = view.rows->pairs && DotRange::gradients(view.rows->q_largest, view.rows->dout_largest,
+                                                               k_size_.largest, v_size_);
+    GradientStep step = pairs ? paired_step(view) : wide_step(view);
+    const PairTarget* dot = run_.target.pairs;
+    const auto probabilities = pairs ? dot->probabilities : run_.target.probabilities;
+    const auto key_gradients = pairs ? dot->key_gradients : run_.target.key_gradients;
+    const auto query_gradients = pairs ? dot->query_gradients : run_.target.query_gradients;
     prefetch_after(group, head, step);
     bool turn = false;  // ours to add to dq
     for (const Piece& piece : pieces) {
       if (!sees(piece)) continue;
       show(piece, group, step);
-      run_.target.probabilities(step);
-      run_.target.key_gradients(step);
+      probabilities(step);
+      key_gradients(step);
       if (!turn) {
         if (!order_.wait_for_earlier(index_, position, thread_)) return false;
         start_span(view);
         turn = true;
       }
-      run_.target.query_gradients(step);
+      query_gradients(step);
     }
     order_.pass(index_, position + 1);
     order_.breathe(thread_);
     return ++unflushed_ < kGroupSpan || flush();
   }
 
-  // The step of a group but for what a piece shows, and the group's rows in natural order.
-  GradientStep step_of(const RowsView& view) {
+  // The step of a group in fp32 but for what a piece shows, and the group's rows in natural order.
+  GradientStep wide_step(const RowsView& view) {
     const ScratchLayout& at = run_.scratch_layout;
     const HeadShape& shape = run_.shape;
-    run_.target.group_to_rows(view.q, shape.head_dim, scratch(at.q_rows), at.k_stride);
-    run_.target.group_to_rows(view.dout, shape.head_dim_v, scratch(at.dout_rows), at.v_stride);
+    if (!k_) widen_keys();
+    GradientStep step = common_step(view);
+    step.k = k_;
+    step.v = scratch(at.v_panels);
+    step.k_columns = scratch(at.k_columns);
+    step.ds_columns = step.ds;
+    if (view.rows->pairs) {
+      run_.target.pairs->split_rows(view.q, shape.head_dim, scratch(at.q_wide));
+      run_.target.pairs->split_rows(view.dout, shape.head_dim_v, scratch(at.dout_wide));
+      step.q = scratch(at.q_wide);
+      step.dout = scratch(at.dout_wide);
+    }
+    run_.target.group_to_rows(step.q, shape.head_dim, scratch(at.q_rows), at.k_stride);
+    run_.target.group_to_rows(step.dout, shape.head_dim_v, scratch(at.dout_rows), at.v_stride);
+    return step;
+  }
+
+  // Likewise in pairs; rows are pairs of neighbouring queries.
+  GradientStep paired_step(const RowsView& view) {
+    const ScratchLayout& at = run_.scratch_layout;
+    const auto pair_queries = [&](const float* from, index_t n, float* rows, index_t stride) {
+      for (index_t lane = 0; lane < kGroup; lane += kPanel)
+        run_.target.pairs->regroup({.from = from + lane,
+                                    .from_stride = kGroup,
+                                    .from_step = kPanel / 2 * kGroup,
+                                    .to = rows + lane / 2 * stride,
+                                    .to_stride = stride,
+                                    .to_step = kPanel},
+                                   n);
+    };
+    pair_queries(view.q, run_.shape.head_dim, scratch(at.q_rows), at.k_stride);
+    pair_queries(view.dout, run_.shape.head_dim_v, scratch(at.dout_rows), at.v_stride);
+    GradientStep step = common_step(view);
+    step.k = k_pairs_;
+    step.v = scratch(at.v_pairs);
+    step.k_columns = scratch(at.k_column_pairs);
+    step.ds_columns = step.ds + at.keys * kGroup / 2;
+    return step;
+  }
+
+  GradientStep common_step(const RowsView& view) const {
+    const ScratchLayout& at = run_.scratch_layout;
+    const HeadShape& shape = run_.shape;
     return {.q = view.q,
             .dout = view.dout,
             .q_rows = scratch(at.q_rows),
             .dout_rows = scratch(at.dout_rows),
             .rows = view.rows,
-            .k = k_,
-            .v = scratch(at.v_panels),
-            .k_columns = scratch(at.k_columns),
             .p = scratch(0),
             .ds = scratch(at.keys * kGroup),
             .dk = scratch(at.dk),
@@ -237,7 +324,10 @@ class Task {
   int thread_;
   index_t first_key_, padded_keys_;
   float* scratch_;
-  const float* k_ = nullptr;
+  const float* k_ = nullptr;        // fp32, null until a group needs it
+  const float* k_pairs_ = nullptr;  // likewise pairs of bf16
+  Magnitude k_size_{.finite = true, .largest = 0};
+  float v_size_ = 0;
   bool k_finite_ = true;
   index_t unflushed_ = 0;
 };

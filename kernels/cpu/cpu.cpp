@@ -124,7 +124,7 @@ class CpuKernel final : public Kernel {
                         .k_rows = k_rows,
                         .scratch = reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
                         .schedule = schedule};
-    if (const auto rows = few_rows(schedule, config_.q_rows)) {
+    if (const auto rows = few_rows(schedule, config_.q_rows, few_limit(target_, config_.dtype))) {
       float* scratch = run.scratch + config_.threads * scratch_floats(config_.shape, config_.dtype);
       attend_few(run, *rows, config_.q_rows, scratch, poll);
     } else {

@@ -27,4 +27,10 @@ double measure_fma_peak(int threads, const std::string& isa = "auto", double sec
 // `seconds`; the best of many passes. At least 64 KiB a thread. The ceiling of attention of few queries.
 double measure_read_bandwidth(int threads, std::size_t bytes, double seconds = 0.1);
 
+// What a kernel of that dtype multiplies with: "FMA", or "bf16 dot-product", which makes two products and two
+// sums of them at once.
+std::string cpu_product(DType dtype, const std::string& isa = "auto");
+// The rate of that instruction, measured likewise.
+double measure_product_peak(DType dtype, int threads, const std::string& isa = "auto", double seconds = 0.1);
+
 }  // namespace ringattn

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
+#include <utility>
 
+#include "kernels/convert.h"
 #include "kernels/cpu/parallel.h"
 
 namespace ringattn::cpu {
@@ -88,6 +91,20 @@ Lane lane_of(const FewRun& few, const Unit& unit, index_t query) {
           .lane = row.lane};
 }
 
+void load_query(const Lane& from, index_t head_dim, float* to) {
+  const float* q = from.group.q + from.lane;
+  if (!from.group.rows->pairs) {
+    for (index_t e = 0; e < head_dim; ++e) to[e] = q[e * kGroup];
+    return;
+  }
+  for (index_t e = 0; e < head_dim; e += 2) {
+    std::uint16_t pair[2];
+    std::memcpy(pair, q + e / 2 * kGroup, sizeof(pair));
+    to[e] = f32_from_bf16(pair[0]);
+    if (e + 1 < head_dim) to[e + 1] = f32_from_bf16(pair[1]);
+  }
+}
+
 // The parts of ascending ranges that lie in [begin, end), relative to `begin`.
 class Shown {
  public:
@@ -128,9 +145,7 @@ class SliceTask {
   void run(index_t begin, index_t end) {
     if (begin >= end) return;
     for (index_t n = 0; n < queries(); ++n) {
-      const Lane from = lane_of(few_, unit_, unit_.first_query + n);
-      for (index_t e = 0; e < few_.run.shape.head_dim; ++e)
-        x_[n * kFewStride + e] = from.group.q[e * kGroup + from.lane];
+      load_query(lane_of(few_, unit_, unit_.first_query + n), few_.run.shape.head_dim, x_ + n * kFewStride);
     }
     std::fill_n(slice_.o, queries() * few_.dim_v(), 0.0f);
     for (index_t first = begin; first < end; first += kStep) step(first, std::min(first + kStep, end));
@@ -184,7 +199,7 @@ class SliceTask {
     const PanelRows whole{.begin = 0, .end = static_cast<int>(layout.head_dim)};
     PanelProduct product{.panels = few_.run.block + layout.k_panel(unit_.batch, unit_.head_kv, first + begin),
                          .dtype = few_.run.dtype,
-                         .panel_bytes = kPanel * layout.head_dim * layout.element,
+                         .panel_bytes = kPanel * layout.k_dim * layout.element,
                          .count = (end - begin + kPanel - 1) / kPanel,
                          .rows = {&whole, 1},
                          .y_stride = kFewStride};
@@ -249,8 +264,9 @@ struct State {
   index_t step;  // from one column of o to the next
 };
 
-State state_of(const Lane& at) {
+State state_of(const FewRun& few, const Lane& at) {
   RowState& rows = *at.group.rows;
+  if (std::exchange(rows.empty, false)) std::fill_n(at.group.o, few.run.state_layout.o_floats, 0.0f);
   return {.shift = &rows.shift[at.lane],
           .limit = &rows.limit[at.lane],
           .sum = &rows.sum[at.lane],
@@ -299,7 +315,7 @@ void merge_unit(const FewRun& few, const Unit& unit, index_t first) {
       row.seen = true;
       merge(few, slice.rows[n], slice.o + n * few.dim_v(), state);
     }
-    if (row.seen) merge(few, row, o, state_of(lane_of(few, unit, unit.first_query + n)));
+    if (row.seen) merge(few, row, o, state_of(few, lane_of(few, unit, unit.first_query + n)));
   }
 }
 
@@ -323,7 +339,11 @@ void add_keys(std::span<const Piece> pieces, int lane, std::vector<Range>& keys)
 
 }  // namespace
 
-std::optional<std::vector<FewKeys>> few_rows(const Schedule& schedule, index_t q_rows) {
+index_t few_limit(const Target& target, DType dtype) {
+  return dtype == DType::bf16 && target.pairs ? kFewPairRows : kFewRows;
+}
+
+std::optional<std::vector<FewKeys>> few_rows(const Schedule& schedule, index_t q_rows, index_t limit) {
   std::vector<FewKeys> rows;
   for (index_t group = 0; group < schedule.groups(); ++group) {
     const std::span<const Piece> pieces = schedule.pieces(group);
@@ -332,7 +352,7 @@ std::optional<std::vector<FewKeys>> few_rows(const Schedule& schedule, index_t q
       lanes |= (std::uint64_t{1} << piece.lane_end) - (std::uint64_t{1} << piece.lane_begin);
     const index_t real = std::min<index_t>(q_rows - group * kGroup, kGroup);
     lanes &= (std::uint64_t{1} << real) - 1;
-    if (static_cast<index_t>(rows.size()) + std::popcount(lanes) > kFewRows) return {};
+    if (static_cast<index_t>(rows.size()) + std::popcount(lanes) > limit) return {};
     for (; lanes != 0; lanes &= lanes - 1) {
       FewKeys row{.group = group, .lane = std::countr_zero(lanes), .keys = {}};
       add_keys(pieces, row.lane, row.keys);

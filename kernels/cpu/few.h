@@ -10,9 +10,11 @@
 namespace ringattn::cpu {
 
 // A call in which at most so many rows see anything comes here: 48 lanes at the same speed per lane would be
-// even at 48, and are ahead a little earlier (measured in bench/README.md). It depends on rows and tiles
+// even at 48, and are ahead a little earlier (measured in bench/README.md); where lanes hold pairs of bf16,
+// which are multiplied twice as fast, much earlier. It depends on rows, tiles, dtype and instruction set
 // alone, because the two ways differ in the last bits.
-inline constexpr index_t kFewRows = 36;
+inline constexpr index_t kFewRows = 36, kFewPairRows = 18;
+index_t few_limit(const Target& target, DType dtype);
 
 // A row that sees something, and the keys that it sees, ascending; neighbouring ranges are one.
 struct FewKeys {
@@ -20,8 +22,8 @@ struct FewKeys {
   int lane = 0;
   std::vector<Range> keys;
 };
-// Nothing if more than kFewRows rows see something.
-std::optional<std::vector<FewKeys>> few_rows(const Schedule& schedule, index_t q_rows);
+// Nothing if more than `limit` rows see something.
+std::optional<std::vector<FewKeys>> few_rows(const Schedule& schedule, index_t q_rows, index_t limit);
 
 // Floats of scratch for calls of that kind, whatever the number of keys; 64-byte aligned like the rest.
 index_t few_scratch_floats(const HeadShape& shape, index_t q_rows, int threads);

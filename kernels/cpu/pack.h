@@ -5,7 +5,8 @@
 
 namespace ringattn::cpu {
 
-// Fills the groups' q with turned queries times `factor` (see Scaling) and resets o and the row state.
+// Fills the groups' q with turned queries times `factor` (see Scaling) and resets o and the row state. bf16
+// become pairs where the target has products of them and those are as good as those of widened numbers.
 void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
                   const StateLayout& layout, std::byte* state, int threads);
 

@@ -4,10 +4,14 @@
 // A block (what travels), for each (batch, KV head), elements in the wire dtype:
 //   K panels  [rows / 8][head_dim][8]                8 key rows side by side
 //   V panels  per 64 rows: [dim_v / 8][rows][8]      8 columns side by side; the last one has fewer rows
-// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns).
+// with rows rounded up to 8 (zero rows) and dim_v = head_dim_v rounded up to 8 (zero columns). 16-bit
+// elements travel in pairs of neighbours along the dimension that a product sums, a pair to each 32-bit cell:
+//   K panels  [rows / 8][head_dim / 2][8][2]         an odd head_dim is rounded up (zero elements)
+//   V panels  per 64 rows: [dim_v / 8][rows / 2][8][2]
 //
 // A group (what stays): 48 consecutive query rows of one head, a lane each, fp32:
-//   q         [head_dim][48]    turned, times Scaling::factor
+//   q         [head_dim][48]    turned, times Scaling::factor; or bf16 pairs [head_dim / 2][48][2], if
+//                               RowState::pairs, in the first half of the same place
 //   o         [dim_v][48]       output so far, unnormalised
 //   RowState                    maximum and sum so far
 // Example: head_dim 128, 100 query rows -> 3 groups of 49,728 bytes; 44 lanes of the last are padding.
@@ -23,6 +27,7 @@ namespace ringattn::cpu {
 inline constexpr int kPanel = 8;       // rows of a K panel, columns of a V panel
 inline constexpr int kGroup = 48;      // lanes of a group: 3 x 16, 6 x 8 or 12 x 4
 inline constexpr int kKeyBlock = 64;   // keys whose probabilities are held at a time
+inline constexpr int kPairKeys = 256;  // likewise where they are pairs of bf16
 inline constexpr int kKeySpan = 2048;  // keys whose output is summed apart, see run.cpp
 inline constexpr int kMaxDim = kLargestDim;
 
@@ -39,6 +44,8 @@ struct Scaling {
 // 2^(slope * (score - shift)). `shift` may lag behind the true maximum: see kLag.
 struct alignas(64) RowState {
   float shift[kGroup], limit[kGroup], sum[kGroup];
+  bool pairs;  // how the group's queries are held
+  bool empty;  // nothing seen so far; o may hold anything
 };
 
 struct BlockLayout {
@@ -46,15 +53,16 @@ struct BlockLayout {
       : heads(shape.num_heads_kv),
         padded_rows(round_up(k_rows, kPanel)),
         head_dim(shape.head_dim),
+        k_dim(round_up(shape.head_dim, dtype == DType::f32 ? 1 : 2)),
         dim_v(round_up(shape.head_dim_v, kPanel)),
         element(static_cast<index_t>(size_of(dtype))),
-        k_bytes(checked_product({padded_rows, head_dim, element})),
-        head_bytes(checked_round_up(checked_product({padded_rows, head_dim + dim_v, element}), 64)),
+        k_bytes(checked_product({padded_rows, k_dim, element})),
+        head_bytes(checked_round_up(checked_product({padded_rows, k_dim + dim_v, element}), 64)),
         bytes(static_cast<std::size_t>(checked_product({shape.batch, heads, head_bytes}))) {}
 
   // `row` is a multiple of 8.
   std::size_t k_panel(index_t batch, index_t head, index_t row) const {
-    return static_cast<std::size_t>((batch * heads + head) * head_bytes + row * head_dim * element);
+    return static_cast<std::size_t>((batch * heads + head) * head_bytes + row * k_dim * element);
   }
   // Start of the V panels of the 64 rows from `row` on, a multiple of 64.
   std::size_t v_panels(index_t batch, index_t head, index_t row) const {
@@ -65,7 +73,9 @@ struct BlockLayout {
     return padded_rows - row < kKeyBlock ? padded_rows - row : index_t{kKeyBlock};
   }
 
-  index_t heads, padded_rows, head_dim, dim_v, element, k_bytes, head_bytes;
+  index_t heads, padded_rows, head_dim;
+  index_t k_dim;  // head_dim as it travels
+  index_t dim_v, element, k_bytes, head_bytes;
   std::size_t bytes;
 };
 

@@ -19,22 +19,42 @@ constexpr index_t kTaskGroups = 8;
 // first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each below
 // half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
 // Forward.a_heavy_first_block_does_not_drown_many_light_keys). An add costs 1/64 of the FLOPs of an output.
+//
+// The first span of all is summed in place, to the same bits: the state it would be added to is 0.
 struct Member {
   GroupView whole;                // the carried state
-  GroupView part;                 // the same queries, and the state of this span
+  GroupView part;                 // the same queries, and the state of this span: in scratch, or `whole`
+  float* scratch;                 // part_floats of it
   std::span<const Piece> pieces;  // not yet seen
   bool seen = false;              // something of this span
 };
 
+// The following spans of a member are summed in scratch.
+void sum_apart(Member& member, index_t o_floats) {
+  member.part = {.q = member.whole.q,
+                 .o = member.scratch,
+                 .rows = reinterpret_cast<RowState*>(member.scratch + o_floats)};
+  *member.part.rows = *member.whole.rows;
+  std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+}
+
 Member make_member(const GroupView& whole, float* scratch, const StateLayout& layout,
                    std::span<const Piece> pieces) {
-  Member member{
-      .whole = whole,
-      .part = {.q = whole.q, .o = scratch, .rows = reinterpret_cast<RowState*>(scratch + layout.o_floats)},
-      .pieces = pieces};
-  *member.part.rows = *whole.rows;
-  std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+  Member member{.whole = whole, .part = whole, .scratch = scratch, .pieces = pieces};
+  if (whole.rows->empty) {
+    std::fill_n(whole.o, layout.o_floats, 0.0f);
+  } else {
+    sum_apart(member, layout.o_floats);
+  }
   return member;
+}
+
+void end_span(const AttendRun& run, Member& member) {
+  if (std::exchange(member.whole.rows->empty, false)) {
+    sum_apart(member, run.state_layout.o_floats);
+  } else {
+    run.target.fold(member.part, member.whole, static_cast<int>(run.block_layout.dim_v), run.slope);
+  }
 }
 
 // Of one group in scratch; its o is 0 whenever no task is at work.
@@ -56,6 +76,39 @@ Deal deal(const AttendRun& run) {
       .heads = heads, .rows = std::max<index_t>(size / heads, 1), .head_parts = (group + heads - 1) / heads};
 }
 
+// Scratch of a thread, in floats: the parts of a task's groups; but for f32, 64 keys widened; and for bf16,
+// the queries of a group that holds pairs, widened.
+index_t wide_keys_at(const HeadShape& shape) {
+  return kTaskGroups * part_floats(kGroup * round_up(shape.head_dim_v, kPanel));
+}
+index_t wide_queries_at(const HeadShape& shape) {
+  return wide_keys_at(shape) + kKeyBlock * (shape.head_dim + round_up(shape.head_dim_v, kPanel));
+}
+
+// Keys of a step. Their number depends on dtype and instruction set alone, since it shows in the sums.
+index_t step_keys(const AttendRun& run) {
+  return run.dtype == DType::bf16 && run.target.pairs ? kPairKeys : kKeyBlock;
+}
+
+// What a piece shows to a group of the `rows` keys from `first` on.
+GroupStep make_step(const AttendRun& run, const GroupView& group, const Piece& piece, index_t first,
+                    index_t rows) {
+  // Relative to these keys and group all distances that matter are below 304; a band's ends may not even fit
+  // 32 bits, so they are clamped while still 64 wide.
+  const auto near = [&](index_t x) { return static_cast<int>(std::clamp<index_t>(x - first, -1024, 1024)); };
+  return {.group = group,
+          .head_dim = static_cast<int>(run.block_layout.head_dim),
+          .dim_v = static_cast<int>(run.block_layout.dim_v),
+          .v_rows = static_cast<int>(rows),
+          .slope = run.slope,
+          .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first, 0)),
+          .key_end = static_cast<int>(std::min(piece.k.end - first, rows)),
+          .lane_begin = piece.lane_begin,
+          .lane_end = piece.lane_end,
+          .lo = near(piece.lo),
+          .hi = near(piece.hi)};
+}
+
 // K and V of up to 64 keys in fp32, and whether V is finite; both found out when first needed.
 class KeyBlock {
  public:
@@ -68,13 +121,14 @@ class KeyBlock {
       v_ = reinterpret_cast<const float*>(v);
       return;
     }
-    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) +
-                     kTaskGroups * part_floats(run.state_layout.o_floats);
-    run.target.widen(k, run.dtype, rows_ * layout_.head_dim, 1.0, scratch);
+    float* scratch = run.scratch + thread * scratch_floats(run.shape, run.dtype) + wide_keys_at(run.shape);
     k_ = scratch;
-    scratch += kKeyBlock * layout_.head_dim;
-    run.target.widen(v, run.dtype, rows_ * layout_.dim_v, 1.0, scratch);
-    v_ = scratch;
+    for (index_t row = 0; row < rows_; row += kPanel)
+      run.target.widen_pairs(k + row * layout_.k_dim * layout_.element, run.dtype, layout_.head_dim,
+                             scratch + row * layout_.head_dim);
+    v_ = scratch + kKeyBlock * layout_.head_dim;
+    run.target.widen_pairs(v, run.dtype, rows_ * layout_.dim_v / kPanel,
+                           scratch + kKeyBlock * layout_.head_dim);
   }
 
   bool v_finite() {
@@ -84,24 +138,9 @@ class KeyBlock {
   }
 
   void attend(const GroupView& group, const Piece& piece) {
-    // Relative to this block and group all distances that matter are below 64; a band's ends may not even
-    // fit 32 bits, so they are clamped while still 64 wide.
-    const auto near = [&](index_t x) {
-      return static_cast<int>(std::clamp<index_t>(x - first_, -1024, 1024));
-    };
-    GroupStep step{.group = group,
-                   .k = k_,
-                   .v = v_,
-                   .head_dim = static_cast<int>(layout_.head_dim),
-                   .dim_v = static_cast<int>(layout_.dim_v),
-                   .v_rows = static_cast<int>(rows_),
-                   .slope = run_.slope,
-                   .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first_, 0)),
-                   .key_end = static_cast<int>(std::min(piece.k.end - first_, rows_)),
-                   .lane_begin = piece.lane_begin,
-                   .lane_end = piece.lane_end,
-                   .lo = near(piece.lo),
-                   .hi = near(piece.hi)};
+    GroupStep step = make_step(run_, group, piece, first_, rows_);
+    step.k = k_;
+    step.v = v_;
     // Only where some pair of the register tiles is hidden can a hidden key touch a row.
     const bool whole = step.lane_begin == 0 && step.lane_end == kGroup && step.key_begin % kPanel == 0 &&
                        step.key_end % kPanel == 0 && step.key_end - 1 <= step.hi &&
@@ -120,6 +159,51 @@ class KeyBlock {
 
 struct Task {
   index_t batch, head_kv, first_head, first_group;
+};
+
+// The keys of a step, for groups that hold their queries either way.
+class KeyStep {
+ public:
+  KeyStep(const AttendRun& run, const Task& task, index_t first, int thread)
+      : run_(run), task_(task), first_(first), thread_(thread) {
+    const BlockLayout& layout = run.block_layout;
+    rows_ = std::min(step_keys(run), layout.padded_rows - first);
+    if (step_keys(run) == kKeyBlock) return;
+    const std::byte* v = run.block + layout.v_panels(task.batch, task.head_kv, first);
+    k_ = reinterpret_cast<const float*>(run.block + layout.k_panel(task.batch, task.head_kv, first));
+    v_ = reinterpret_cast<const float*>(v);
+    values_ = run.target.magnitude_bf16(v, rows_ * layout.dim_v);
+  }
+
+  void attend(const GroupView& group, const Piece& piece) {
+    if (group.rows->pairs && DotRange::outputs(values_.largest)) {
+      GroupStep step = make_step(run_, group, piece, first_, rows_);
+      step.k = k_;
+      step.v = v_;
+      step.v_finite = values_.finite;
+      return run_.target.pairs->attend(step);
+    }
+    GroupView wide = group;
+    if (group.rows->pairs) {
+      wide.q = run_.scratch + thread_ * scratch_floats(run_.shape, run_.dtype) + wide_queries_at(run_.shape);
+      run_.target.pairs->split_rows(group.q, run_.shape.head_dim, wide.q);
+    }
+    const index_t begin = std::max(first_, piece.k.begin / kKeyBlock * kKeyBlock);
+    for (index_t key = begin; key < std::min(first_ + rows_, piece.k.end); key += kKeyBlock) {
+      if (!wide_ || wide_first_ != key) wide_.emplace(run_, task_.batch, task_.head_kv, key, thread_);
+      wide_first_ = key;
+      wide_->attend(wide, piece);
+    }
+  }
+
+ private:
+  const AttendRun& run_;
+  const Task& task_;
+  index_t first_, rows_ = 0, wide_first_ = 0;
+  int thread_;
+  const float *k_ = nullptr, *v_ = nullptr;  // pairs
+  Magnitude values_{.finite = true, .largest = 0};
+  std::optional<KeyBlock> wide_;
 };
 
 // The groups of a task, and the keys that they see between them.
@@ -153,21 +237,21 @@ Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int
 void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thread, const Poll& poll) {
   Members members = members_of(run, deal, task, thread);
   const Range keys = members.keys;
-  for (index_t first = keys.begin / kKeyBlock * kKeyBlock; first < keys.end; first += kKeyBlock) {
-    std::optional<KeyBlock> block;  // made when a group needs it: sparse masks skip many
-    const bool span_ends = (first + kKeyBlock) % kKeySpan == 0 || first + kKeyBlock >= keys.end;
+  const index_t step = step_keys(run);
+  for (index_t first = keys.begin / step * step; first < keys.end; first += step) {
+    std::optional<KeyStep> block;  // made when a group needs it: sparse masks skip many
+    const bool span_ends = (first + step) % kKeySpan == 0 || first + step >= keys.end;
     for (Member& member : members.all()) {
       while (!member.pieces.empty() && member.pieces.front().k.end <= first)
         member.pieces = member.pieces.subspan(1);
       for (const Piece& piece : member.pieces) {
-        if (piece.k.begin >= first + kKeyBlock) break;
+        if (piece.k.begin >= first + step) break;
         if (piece.k.end <= first) continue;
-        if (!block) block.emplace(run, task.batch, task.head_kv, first, thread);
+        if (!block) block.emplace(run, task, first, thread);
         block->attend(member.part, piece);
         member.seen = true;
       }
-      if (span_ends && std::exchange(member.seen, false))
-        run.target.fold(member.part, member.whole, static_cast<int>(run.block_layout.dim_v), run.slope);
+      if (span_ends && std::exchange(member.seen, false)) end_span(run, member);
     }
     if (block && thread == 0 && poll) poll();
   }
@@ -176,9 +260,8 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
 }  // namespace
 
 index_t scratch_floats(const HeadShape& shape, DType dtype) {
-  const index_t dim_v = round_up(shape.head_dim_v, kPanel);
-  const index_t widened = dtype == DType::f32 ? 0 : kKeyBlock * (shape.head_dim + dim_v);
-  return kTaskGroups * part_floats(kGroup * dim_v) + widened;
+  if (dtype == DType::f32) return wide_keys_at(shape);
+  return wide_queries_at(shape) + (dtype == DType::bf16 ? kGroup * shape.head_dim : 0);
 }
 
 void attend_block(const AttendRun& run, const Poll& poll) {

@@ -9,7 +9,7 @@
 namespace ringattn::cpu {
 
 // Floats of scratch that a thread needs: the states of a task's groups over a span of keys, and, but for f32,
-// which is used in place, one block of 64 keys widened.
+// which is used in place, one block of 64 keys widened; for bf16 a group's queries, too.
 index_t scratch_floats(const HeadShape& shape, DType dtype);
 
 struct AttendRun {

@@ -9,13 +9,14 @@
 
 namespace ringattn::cpu {
 
-// One group of 48 queries against the keys that one piece shows it in one block of 64 keys. Lane i sees key j
-// (counted from the start of the block) iff
+// One group of 48 queries against the keys that one piece shows it among 64 keys, or, where a cell is a pair
+// of bf16, among kPairKeys. Lane i sees key j (counted from the first of them) iff
 //   key_begin <= j < key_end,  lane_begin <= i < lane_end,  lo <= j - i <= hi.
+// Pairs are those of a block: see packed.h.
 struct GroupStep {
   GroupView group;
-  const float* k = nullptr;  // [v_rows / 8][head_dim][8]
-  const float* v = nullptr;  // [dim_v / 8][v_rows][8]
+  const float* k = nullptr;  // [v_rows / 8][head_dim][8], or of cells [v_rows / 8][head_dim / 2][8]
+  const float* v = nullptr;  // [dim_v / 8][v_rows][8], or for every 64 keys cells [dim_v / 8][rows / 2][8]
   int head_dim = 0, dim_v = 0, v_rows = 0;
   float slope = 1;
   int key_begin = 0, key_end = 0, lane_begin = 0, lane_end = 0, lo = 0, hi = 0;
@@ -23,7 +24,8 @@ struct GroupStep {
 };
 
 // Backward of one group against the keys that one piece shows it among those of a task. Keys are counted from
-// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`.
+// the task's first one, otherwise as in GroupStep; key_end may be anywhere up to `keys`. Where a cell is a
+// pair of bf16, the dimension that a product sums is half as long, and p and ds have rows of 48 bf16.
 struct GradientStep {
   const float *q = nullptr, *dout = nullptr;            // [head_dim][48], [dim_v][48]
   const float *q_rows = nullptr, *dout_rows = nullptr;  // the same, [48][k_stride] and [48][v_stride]
@@ -32,6 +34,7 @@ struct GradientStep {
   const float* v = nullptr;            // [keys / 8][dim_v rounded up to 8][8]
   const float* k_columns = nullptr;    // [head_dim / 8][keys][8]
   float *p = nullptr, *ds = nullptr;   // [keys][48], what of them the piece shows
+  float* ds_columns = nullptr;         // ds, or its pairs along keys [keys / 2][48]
   float *dk = nullptr, *dv = nullptr;  // [keys][k_stride], [keys][v_stride]
   float* dq = nullptr;                 // [head_dim rounded up to 8][48]
   int head_dim = 0, dim_v = 0, k_stride = 0, v_stride = 0, keys = 0;
@@ -75,8 +78,55 @@ inline constexpr int kStageStride = kMaxDim + 16;
 // Likewise of the queries of PanelProduct, and of their probabilities.
 inline constexpr int kFewStride = kMaxDim + 16;
 
+struct Magnitude {
+  bool finite;    // all of them
+  float largest;  // of the finite ones
+};
+
+// Blocks of 8 x 8 elements, a block 4 rows of 8 cells; strides of rows and steps of blocks in cells.
+struct PairBlocks {
+  const float* from;
+  index_t from_stride, from_step;
+  float* to;
+  index_t to_stride, to_step;
+};
+
+// Products of bf16 by the dot-product instruction: two of them and both their sums at the price of one fp32
+// multiply-add.
+struct PairTarget {
+  void (*attend)(const GroupStep&);
+  void (*probabilities)(const GradientStep&);
+  void (*key_gradients)(const GradientStep&);
+  void (*query_gradients)(const GradientStep&);
+  void (*pair_rows)(const float* from, index_t n, float* to);  // [n][48] to cells [(n + 1) / 2][48]; in place
+  void (*split_rows)(const float* from, index_t n, float* to);  // and back, but not in place
+  // Pairs along one dimension of each block, of n elements in all, become pairs along the other one.
+  void (*regroup)(const PairBlocks& blocks, index_t n);
+  float (*dot_chains)(index_t iterations, float seed);  // as fma_chains, of twice its FLOPs
+};
+
+// The dot-product instruction takes and returns denormals as 0. Where that could be seen in a result, numbers
+// are widened. It is not seen while what is lost, less than 2^-126 of each product (or a denormal times the
+// other factor), is far below the rounding of the largest numbers to bf16.
+struct DotRange {
+  // Queries: no denormals, and none so large that denormals of K would have changed a score: 512 terms of
+  // less than 2^-126 * 2^90 are below 2^-27. 0, infinity and NaN are what they are; infinity times a denormal
+  // is NaN.
+  static constexpr float kLowest = 0x1p-126f, kHighest = 0x1p90f;
+  // V of a step, by its largest element. Probabilities are up to 2^16: less than 2^-110 is lost for each key.
+  static bool outputs(float v) { return v == 0 || v >= 0x1p-60f; }
+  // Backward, by the largest elements of the group and of the task's keys: dS is P times up to |dO| |V|, and
+  // is multiplied by K and Q.
+  static bool gradients(float q, float dout, float k, float v) {
+    const double keys_and_queries = q == 0 || k == 0 ? 1.0 : double{q < k ? q : k};
+    const double product = double{dout} * double{v} * (keys_and_queries < 1 ? keys_and_queries : 1.0);
+    return dout == 0 || (dout >= 0x1p-80f && (v == 0 || product >= 0x1p-80));
+  }
+};
+
 struct Target {
-  const char* name;  // "AVX3"
+  const char* name;                   // "AVX3"
+  const PairTarget* pairs = nullptr;  // null: 16-bit elements are widened
 
   // attention
   void (*attend)(const GroupStep&);
@@ -98,6 +148,17 @@ struct Target {
   // rows between the caller's tensors and the packed layouts
   void (*widen)(const void* from, DType dtype, index_t n, double factor, float* to);  // one rounding at most
   void (*narrow)(const float* from, DType dtype, index_t n, void* to);                // to nearest even
+  // Neighbours along a dimension of n, in pairs (see packed.h), to rows of 8: [n][8]. Exact.
+  void (*widen_pairs)(const void* from, DType dtype, index_t n, float* to);
+  // Two rows of n columns as pairs: 8 columns to 8 pairs, to_step elements after the 8 before; the last
+  // columns are filled up with 0.
+  void (*interleave_rows)(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
+                          index_t to_step);
+  Magnitude (*magnitude_bf16)(const void* from, index_t n);
+  // The largest magnitude of the finite numbers, n a multiple of 16 and x 64-byte aligned; and whether all
+  // but 0, infinity and NaN have magnitudes of [lowest, highest].
+  float (*largest_finite)(const float* x, index_t n);
+  bool (*within_magnitudes)(const float* x, index_t n, float lowest, float highest);
   void (*rotate)(float* row, const float* cos, const float* sin, index_t dim, bool interleaved);
   void (*normalize)(float* row, index_t n, float divisor, DType dtype,
                     void* to);  // divide, narrow; row is lost

@@ -22,6 +22,29 @@
 #include "kernels/cpu/simd/query_gradients-inl.h"
 #include "kernels/cpu/simd/rows-inl.h"
 
+// Each inclusion of the files that work on cells flips this.
+#ifdef RINGATTN_CELL_TOGGLE
+#undef RINGATTN_CELL_TOGGLE
+#else
+#define RINGATTN_CELL_TOGGLE
+#endif
+
+// Highway 1.0.3 has no target that implies the dot-product instruction, so AVX3 carries a second compilation.
+#if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
+#define RINGATTN_PAIRS 1
+#include "kernels/cpu/simd/attend-inl.h"
+#include "kernels/cpu/simd/key_gradients-inl.h"
+#include "kernels/cpu/simd/pairs-inl.h"
+#include "kernels/cpu/simd/probabilities-inl.h"
+#include "kernels/cpu/simd/query_gradients-inl.h"
+#undef RINGATTN_PAIRS
+#ifdef RINGATTN_CELL_TOGGLE
+#undef RINGATTN_CELL_TOGGLE
+#else
+#define RINGATTN_CELL_TOGGLE
+#endif
+#endif
+
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "fast-math removes the rules for NaN and -inf that this kernel keeps (case A11)"
 #endif
@@ -44,6 +67,11 @@ const Target& ThisTarget() {
       .dot = Dot,
       .widen = Widen,
       .narrow = Narrow,
+      .widen_pairs = WidenPairs,
+      .interleave_rows = InterleaveRows,
+      .magnitude_bf16 = MagnitudeBf16,
+      .largest_finite = LargestFinite,
+      .within_magnitudes = WithinMagnitudes,
       .rotate = Rotate,
       .normalize = Normalize,
       .rows_to_columns = RowsToColumns,
@@ -58,6 +86,27 @@ const Target& ThisTarget() {
   };
   return target;
 }
+
+#if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
+// The same table with the products of bf16 beside it.
+const Target& PairsTarget() {
+  static const PairTarget pairs_target{.attend = pairs::Attend,
+                                       .probabilities = pairs::Probabilities,
+                                       .key_gradients = pairs::KeyGradients,
+                                       .query_gradients = pairs::QueryGradients,
+                                       .pair_rows = pairs::PairRows,
+                                       .split_rows = pairs::SplitRows,
+                                       .regroup = pairs::Regroup,
+                                       .dot_chains = pairs::DotChains};
+  static const Target target = [] {
+    Target copy = ThisTarget();
+    copy.name = "AVX3_BF16";
+    copy.pairs = &pairs_target;
+    return copy;
+  }();
+  return target;
+}
+#endif
 
 }  // namespace ringattn::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -74,6 +123,10 @@ namespace {
 std::vector<const Target*> supported_targets() {
   std::vector<const Target*> list;
   [[maybe_unused]] const std::int64_t supported = hwy::SupportedTargets();
+#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3)
+  // Highway asks the operating system about the registers; the processor says what it does with them.
+  if ((supported & HWY_AVX3) && __builtin_cpu_supports("avx512bf16")) list.push_back(&N_AVX3::PairsTarget());
+#endif
 #if (HWY_TARGETS & HWY_AVX3) && HWY_STATIC_TARGET != HWY_AVX3
   if (supported & HWY_AVX3) list.push_back(&N_AVX3::ThisTarget());
 #endif

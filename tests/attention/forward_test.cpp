@@ -40,6 +40,22 @@ TEST(Forward, is_right_on_every_instruction_set) {
     }
 }
 
+// By the dot-product instruction, if the machine has it, and widened.
+TEST(Forward, of_bf16_is_right_on_1_to_8_ranks) {
+  for (const std::string& isa : cpu_isas()) {
+    if (isa != cpu_isas().front() && isa != "AVX3") continue;
+    for (unsigned seed = 2000; seed < 2010; ++seed) {
+      RandomProblem p = random_problem(seed);
+      p.problem.dtype = DType::bf16;
+      const Inputs in = random_inputs(p.problem, seed);
+      const Answer exact = oracle(p.problem, in, p.visible);
+      const Bound bound = error_bound(p, in, exact);
+      for (const int ranks : {1, 2, 3, 5, 7, 8})
+        expect_right(p, ranks, in, exact, bound, {.threads = 1, .isa = isa});
+    }
+  }
+}
+
 TEST(Forward, is_right_with_more_ranks_than_tokens) {
   for (const LayoutKind layout : {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped}) {
     const Problem problem{.shape = {.num_heads = 2, .num_heads_kv = 1, .head_dim = 20},

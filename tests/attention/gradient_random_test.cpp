@@ -50,6 +50,18 @@ TEST(Gradients, are_right_on_every_instruction_set) {
       expect_right(random_problem(seed), seed, {3}, {.threads = 2, .isa = isa});
 }
 
+// By the dot-product instruction, if the machine has it, and widened.
+TEST(Gradients, of_bf16_are_right_on_1_to_8_ranks) {
+  for (const std::string& isa : cpu_isas()) {
+    if (isa != cpu_isas().front() && isa != "AVX3") continue;
+    for (unsigned seed = 2000; seed < 2006; ++seed) {
+      RandomProblem p = random_problem(seed);
+      p.problem.dtype = DType::bf16;
+      expect_right(p, seed, {1, 2, 3, 5, 8}, {.threads = 1, .isa = isa});
+    }
+  }
+}
+
 TEST(Gradients, are_right_with_more_ranks_than_tokens) {
   const RandomProblem p{
       {.shape = {.num_heads = 2, .num_heads_kv = 1, .head_dim = 20}, .mask = Mask::causal(3, 3)},

@@ -185,7 +185,7 @@ void expect_accurate(const Gradients& gradients, const Problem& problem, const B
   // Floors, since a naive result may be right by luck. What is added up may cancel, so they refer to the sum
   // of its absolute values: 2 units of fp32, and one more for each unit of |lse|, whose rounding is in every
   // probability. A 16-bit result has its own rounding besides.
-  const double unit = problem.dtype == DType::f32 ? 0 : problem.dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+  const double unit = problem.dtype == DType::f32 ? 0 : problem.dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
   const double relative = 0x1p-22 + 0x1p-23 * largest({in.lse.begin(), in.lse.end()});
   const auto compare = [&](const char* what, const Tensor& ours, const std::vector<double>& exact,
                            const std::vector<double>& simple, double size) {

@@ -15,7 +15,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 bool is_few(const std::vector<Tile>& tiles, index_t q_rows, index_t k_rows) {
-  return cpu::few_rows(cpu::Schedule(tiles, q_rows, k_rows), q_rows).has_value();
+  return cpu::few_rows(cpu::Schedule(tiles, q_rows, k_rows), q_rows, cpu::kFewRows).has_value();
 }
 
 // The baseline is slow: it gets every third problem.
@@ -29,7 +29,7 @@ TEST(FewRows, AreCountedByWhatSeesSomething) {
   EXPECT_FALSE(is_few(full_tiles(most + 1, 100), most + 1, 100));
   // Rows 40 .. 59 lie in two groups of 48; the others see nothing here.
   EXPECT_TRUE(is_few({{{40, 60}, {0, 100}, {}}}, 1000, 100));
-  EXPECT_FALSE(is_few({{{40, 60}, {0, 100}, {}}, {{100, 105}, {0, 100}, {}}}, 1000, 100));
+  EXPECT_FALSE(is_few({{{40, 60}, {0, 100}, {}}, {{100, 117}, {0, 100}, {}}}, 1000, 100));
   // Of 500 rows the band shows keys to 10.
   EXPECT_TRUE(is_few({{{0, 500}, {0, 100}, {.lo = -kUnbounded, .hi = -490}}}, 500, 100));
   EXPECT_TRUE(is_few({}, 500, 100));
@@ -39,7 +39,7 @@ TEST(FewRows, HoldTheKeysOfEachRowInOrder) {
   // Tiles in any order; the first two meet at key 30 and become one range.
   const std::vector<Tile> tiles = {
       {{2, 4}, {30, 50}, {}}, {{2, 4}, {10, 30}, {}}, {{3, 5}, {60, 90}, {.hi = 60}}, {{0, 2}, {0, 0}, {}}};
-  const auto rows = cpu::few_rows(cpu::Schedule(tiles, 7, 100), 7);
+  const auto rows = cpu::few_rows(cpu::Schedule(tiles, 7, 100), 7, 3);
   ASSERT_TRUE(rows.has_value());
   ASSERT_EQ(rows->size(), 3u);
   EXPECT_EQ((*rows)[0].lane, 2);

@@ -327,7 +327,7 @@ void expect_accurate(const Result& result, const Problem& problem, const Inputs&
   // Floors, since a naive result may be right by luck: 2^-22 is 2 units of fp32; a 16-bit result has its own
   // rounding, half a unit, whatever the arithmetic; and a score of size s (about the lse) carries an error of
   // s units of fp32 in any order of summing, which is a relative error of its weight.
-  const double unit = problem.dtype == DType::f32 ? 0x1p-22 : problem.dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
+  const double unit = problem.dtype == DType::f32 ? 0x1p-22 : problem.dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
   const double score = largest(truth.lse);
   const double out_floor = (unit + 0x1p-23 * score) * largest(truth.out);
   const double out_bound = 2 * largest_error(simple.out, truth.out) + out_floor;

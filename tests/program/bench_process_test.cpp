@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 
+#include "kernels/cpu/cpu.h"
 #include "tests/program/process.h"
 
 namespace ringattn::test {
@@ -69,6 +70,16 @@ TEST(Bench, ModesReportWhatTheyMeasure) {
   const auto comm = bench("--mode comm-only" + ring);
   EXPECT_EQ(comm["bytes_sent_per_rank"], overlap["bytes_sent_per_rank"]);
   EXPECT_TRUE(comm["tflops"].is_null());
+}
+
+// Twice the rate, where the machine has the instruction: a fraction of the other one's peak would flatter.
+TEST(Bench, Bf16RefersToTheInstructionThatMultipliesIt) {
+  const std::string f32 = bench("--communicator self --dtype f32")["peak_instruction"];
+  EXPECT_EQ(f32, "FMA");
+  const auto best = bench("--communicator self --dtype bf16");
+  EXPECT_EQ(best["peak_instruction"], cpu_product(DType::bf16));
+  const auto last = bench("--communicator self --dtype bf16 --isa " + cpu_isas().back());
+  EXPECT_EQ(last["peak_instruction"], "FMA");
 }
 
 // A link of 50 ms latency and three ranks: two transfers of at least 50 ms each.

@@ -78,6 +78,7 @@ TEST(Report, HasEveryFieldThatProgramsReadAndTheRightNumbers) {
                            "tflops",
                            "tflops_per_rank",
                            "tokens_per_second",
+                           "peak_instruction",
                            "fma_peak_tflops_per_rank",
                            "fraction_of_peak",
                            "hops",

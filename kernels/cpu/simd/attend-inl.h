@@ -10,19 +10,20 @@
 //   . x x
 //   . . x
 //   . . x
-#if defined(RINGATTN_CPU_ATTEND_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_ATTEND_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_ATTEND_INL_H_
 #undef RINGATTN_CPU_ATTEND_INL_H_
 #else
 #define RINGATTN_CPU_ATTEND_INL_H_
 #endif
 
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/softmax-inl.h"
 #include "kernels/cpu/simd/tile-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
 // Whether every pair of keys [j0, j1) and lanes [i0, i1) is visible.
 HWY_INLINE bool AllVisible(const GroupStep& step, int j0, int j1, int i0, int i1) {
@@ -30,18 +31,27 @@ HWY_INLINE bool AllVisible(const GroupStep& step, int j0, int j1, int i0, int i1
          j1 - 1 - i0 <= step.hi && j0 - (i1 - 1) >= step.lo;
 }
 
-// Keys [begin, end), in whole tiles, that vectors [first, last) of a strip see something of.
+// V of column `c` (a multiple of kRows) and key `key` (likewise).
+HWY_INLINE const float* ValuesAt(const GroupStep& step, int c, int key) {
+  const int block = key / kKeyBlock * kKeyBlock, rows = Least(step.v_rows - block, kKeyBlock);
+  const int column = c / kPanel * kPanel;
+  return step.v + (block * step.dim_v + column * rows + (key - block) * kPanel) / kCell + (c - column);
+}
+// The first key after `key` whose V does not follow that of its predecessors.
+HWY_INLINE int EndOfValues(int key) { return key / kKeyBlock * kKeyBlock + kKeyBlock; }
+
+// Keys [begin, end), in whole tiles of one block, that vectors [first, last) of a strip see something of.
 struct Segment {
   int begin, end, first, last;
 };
 
 // One strip's way through the block. Both ends of a band move to higher lanes with the keys, so the vectors
-// at hand change at most 2 * kVecs - 1 times.
+// at hand change at most 2 * kVecs - 1 times; a segment may end at each block of keys, too.
 struct Strip {
   StripView view;
   int first_key = 0, last_key = 0;  // in whole tiles
   bool whole = false;               // every lane sees every one of these keys
-  Segment segments[2 * kVecs];
+  Segment segments[2 * kVecs + kStepKeys / kKeyBlock];
   int count = 0, started = 0;  // vectors below `started` have seen a key
 };
 
@@ -74,7 +84,7 @@ HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* pan
   if (lowest >= end) return;
   const int first = lowest / kLanes, last = (end + kLanes - 1) / kLanes;
   while (strip.started < last) strip.view.first_key[strip.started++] = key;
-  if (strip.count == 0 || strip.segments[strip.count - 1].first != first ||
+  if (strip.count == 0 || key % kKeyBlock == 0 || strip.segments[strip.count - 1].first != first ||
       strip.segments[strip.count - 1].last != last) {
     strip.segments[strip.count++] = {key, key, first, last};
   }
@@ -98,66 +108,77 @@ HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* pan
   }
 }
 
-// Adds what the segments see of kRows columns of V. `panel`: the columns, from the block's first key on.
-HWY_NOINLINE void EdgeOutputTile(const Strip& strip, float* o, const float* panel) {
+// Adds what the segments see of kRows columns of V, from column c on.
+HWY_NOINLINE void EdgeOutputTile(const GroupStep& step, const Strip& strip, int c) {
   Vec acc[kRows][kVecs];
   ZeroTile(acc);
   for (int n = 0; n < strip.count; ++n) {
     const Segment& s = strip.segments[n];
-    const float* values = panel + s.begin * kPanel;
-    const float* p = strip.view.p + s.begin * kGroup;
+    const float* values = ValuesAt(step, c, s.begin);
+    const float* p = strip.view.p + s.begin / kCell * kGroup;
+    const int cells = (s.end - s.begin) / kCell;
     switch (s.first * 4 + s.last) {
       case 0 * 4 + 1:
-        MultiplyPanel<0, 1, false>(values, p, s.end - s.begin, 0, acc);
+        MultiplyPanel<0, 1, false>(values, p, cells, 0, acc);
         break;
       case 0 * 4 + 2:
-        MultiplyPanel<0, 2, false>(values, p, s.end - s.begin, 0, acc);
+        MultiplyPanel<0, 2, false>(values, p, cells, 0, acc);
         break;
       case 0 * 4 + 3:
-        MultiplyPanel<0, 3, false>(values, p, s.end - s.begin, 0, acc);
+        MultiplyPanel<0, 3, false>(values, p, cells, 0, acc);
         break;
       case 1 * 4 + 2:
-        MultiplyPanel<1, 2, false>(values, p, s.end - s.begin, 0, acc);
+        MultiplyPanel<1, 2, false>(values, p, cells, 0, acc);
         break;
       case 1 * 4 + 3:
-        MultiplyPanel<1, 3, false>(values, p, s.end - s.begin, 0, acc);
+        MultiplyPanel<1, 3, false>(values, p, cells, 0, acc);
         break;
       case 2 * 4 + 3:
-        MultiplyPanel<2, 3, false>(values, p, s.end - s.begin, 0, acc);
+        MultiplyPanel<2, 3, false>(values, p, cells, 0, acc);
         break;
     }
   }
-  AddTile(acc, o);
+  AddTile(acc, strip.view.o + c * kGroup);
 }
 
 template <bool kPrefetch>
-HWY_INLINE void OutputTile(const Strip& strip, float* o, const float* panel, int next_panel) {
-  const float* values = panel + strip.first_key * kPanel;
-  const float* p = strip.view.p + strip.first_key * kGroup;
+HWY_INLINE void OutputTile(const GroupStep& step, const Strip& strip, int c) {
   Vec acc[kRows][kVecs];
   ZeroTile(acc);
-  MultiplyPanel<0, kVecs, kPrefetch>(values, p, strip.last_key - strip.first_key, next_panel, acc);
-  AddTile(acc, o);
+  for (int key = strip.first_key, end = 0; key < strip.last_key; key = end) {
+    end = Least(EndOfValues(key), strip.last_key);
+    const int next_panel = Least(step.v_rows, kKeyBlock) / kCell * kPanel;
+    MultiplyPanel<0, kVecs, kPrefetch>(ValuesAt(step, c, key), strip.view.p + key / kCell * kGroup,
+                                       (end - key) / kCell, next_panel, acc);
+  }
+  AddTile(acc, strip.view.o + c * kGroup);
+}
+
+// `cell`, elements of key j (and j + 1), with 0 in its place where the lane does not see the key.
+HWY_INLINE Vec VisiblePart(const GroupStep& step, int lane, int j, Vec cell) {
+  hn::Mask<Floats> visible[kCell];
+  for (int e = 0; e < kCell; ++e, ++j) {
+    const bool shown = step.key_begin <= j && j < step.key_end;
+    visible[e] = LanesBetween(lane, shown ? Greatest(step.lane_begin, j - step.hi) : 0,
+                              shown ? Least(step.lane_end, j - step.lo + 1) : 0);
+  }
+  return KeepShown(visible, cell);
 }
 
 // The same sums for a block whose V is not finite: a hidden key has probability 0, and 0 * NaN would reach
 // the row. Adds in the same order, so that rows without a NaN keep their bits.
 HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const Strip& strip) {
   const Floats d;
-  const int j0 = Greatest(strip.first_key, step.key_begin), j1 = Least(strip.last_key, step.key_end);
   for (int c = 0; c < step.dim_v; ++c) {
-    const float* values = step.v + c / kPanel * step.v_rows * kPanel + c % kPanel;
     Vec acc[kVecs] = {hn::Zero(d), hn::Zero(d), hn::Zero(d)};
     for (int n = 0; n < strip.count; ++n) {
       const Segment& s = strip.segments[n];
-      for (int j = Greatest(s.begin, j0); j < Least(s.end, j1); ++j) {
-        const int first = Greatest(step.lane_begin, j - step.hi),
-                  last = Least(step.lane_end, j - step.lo + 1);
+      const float* values = ValuesAt(step, c / kPanel * kPanel, s.begin) + c % kPanel;
+      for (int j = s.begin; j < s.end; j += kCell, values += kPanel) {
         for (int v = s.first; v < s.last; ++v) {
-          const auto visible = LanesBetween(strip.view.lane + v * kLanes, first, last);
-          const Vec p = hn::Load(d, strip.view.p + j * kGroup + v * kLanes);
-          const Vec more = hn::MulAdd(hn::Set(d, values[j * kPanel]), p, acc[v]);
-          acc[v] = hn::IfThenElse(visible, more, acc[v]);
+          const Vec value = VisiblePart(step, strip.view.lane + v * kLanes, j, hn::Set(d, *values));
+          const Vec p = hn::Load(d, strip.view.p + j / kCell * kGroup + v * kLanes);
+          acc[v] = AddProduct(value, p, acc[v]);
         }
       }
     }
@@ -169,7 +190,7 @@ HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const Strip& strip) {
 }
 
 HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
-  int first = kKeyBlock, last = 0;
+  int first = kStepKeys, last = 0;
   for (const Strip& strip : strips) {
     if (strip.first_key == strip.last_key) continue;
     first = Least(first, strip.first_key);
@@ -181,7 +202,7 @@ HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
         Strip& strip = strips[s];
         const int row = key + half;
         if (row < strip.first_key || row >= strip.last_key) continue;
-        const float* panel = step.k + key * step.head_dim + half;
+        const float* panel = step.k + key * Cells(step.head_dim) + half;
         if (HWY_UNLIKELY(!strip.whole)) {
           EdgeTile(step, strip, panel, row);
         } else if (s == 0 && half == 0) {  // one tile a panel fetches the next one
@@ -200,14 +221,12 @@ HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrip
       const Strip& strip = strips[s];
       if (strip.count == 0 || (!step.v_finite && !strip.whole)) continue;
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
-        float* o = strip.view.o + (c + half) * kGroup;
-        const float* panel = step.v + c * step.v_rows + half;
         if (HWY_UNLIKELY(!strip.whole)) {
-          EdgeOutputTile(strip, o, panel);
+          EdgeOutputTile(step, strip, c + half);
         } else if (s == 0 && half == 0) {
-          OutputTile<true>(strip, o, panel, step.v_rows * kPanel);
+          OutputTile<true>(step, strip, c + half);
         } else {
-          OutputTile<false>(strip, o, panel, 0);
+          OutputTile<false>(step, strip, c + half);
         }
       }
     }
@@ -217,7 +236,7 @@ HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrip
 }
 
 void Attend(const GroupStep& step) {
-  alignas(64) float p[kKeyBlock * kGroup];
+  alignas(64) float p[kStepKeys / kCell * kGroup];
   alignas(64) float sum[kGroup] = {};
   Strip strips[kStrips];
   for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, sum, strips[s]);
@@ -230,17 +249,6 @@ void Attend(const GroupStep& step) {
   }
 }
 
-// NaN and infinity both give NaN when multiplied by 0.
-bool AllFinite(const float* x, index_t n) {
-  const Floats d;
-  Vec sum = hn::Zero(d);
-  index_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) sum = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), sum);
-  bool finite = hn::AllTrue(d, hn::Eq(sum, sum));
-  for (; i < n; ++i) finite &= x[i] * 0.0f == 0.0f;
-  return finite;
-}
-
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard

@@ -37,41 +37,51 @@ inline constexpr int kTileQueries = 6;
 inline constexpr int kTileQueries = 3;
 #endif
 
-// The one place that knows how elements lie in a panel. `unit` points to the columns of row 0.
-template <class Element>
-struct PanelReader;
+// The one place that knows how elements lie in a panel: `unit` points to the columns of row 0, two rows take
+// kTwoRows bytes, and those of one vector are kColumnBytes wide. 16-bit elements lie in pairs of rows.
+template <DType kType>
+struct PanelReader {
+  static constexpr int kTwoRows = 2 * kPanel * sizeof(std::uint16_t), kColumnBytes = 4;
+  static_assert(kType != DType::f32);
 
-template <>
-struct PanelReader<float> {
-  static HWY_INLINE ColumnsVec Row(const float* unit, index_t row) {
-    return hn::LoadU(Columns(), unit + row * kPanel);
-  }
-};
-
-template <>
-struct PanelReader<hwy::bfloat16_t> {
-  static HWY_INLINE ColumnsVec Row(const hwy::bfloat16_t* unit, index_t row) {
+  // Row `row`, which is even, and the next one.
+  static HWY_INLINE void Rows(const std::byte* unit, index_t row, ColumnsVec& even, ColumnsVec& odd) {
+    const std::byte* at = unit + (row >> 1) * kTwoRows;
     const Columns d;
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::bfloat16_t, Columns>(), unit + row * kPanel));
-  }
-};
-
-template <>
-struct PanelReader<hwy::float16_t> {
-  static HWY_INLINE ColumnsVec Row(const hwy::float16_t* unit, index_t row) {
-    const Columns d;
+    const hn::RebindToSigned<Columns> bits;
+    if constexpr (kType == DType::bf16) {
+      const auto cells = hn::LoadU(bits, reinterpret_cast<const std::int32_t*>(at));
+      even = hn::BitCast(d, hn::ShiftLeft<16>(cells));
+      odd = hn::BitCast(d, hn::And(cells, hn::Set(bits, static_cast<int>(0xFFFF0000u))));
+    } else {
 #if RINGATTN_AVX512 || RINGATTN_AVX2
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, Columns>(), unit + row * kPanel));
+      const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+      const __m256i cells = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+      const __m256i halves = _mm256_shuffle_epi8(cells, _mm256_broadcastsi128_si256(order));
+      const __m256i rows = _mm256_permute4x64_epi64(halves, 0xD8);
+      even = ColumnsVec{_mm256_cvtph_ps(_mm256_castsi256_si128(rows))};
+      odd = ColumnsVec{_mm256_cvtph_ps(_mm256_extracti128_si256(rows, 1))};
 #else
-    // See WidenF16: other targets' PromoteTo is not exact.
-    alignas(16) float wide[kColumns];
-    for (int c = 0; c < kColumns; ++c) {
-      std::uint16_t bits = 0;
-      std::memcpy(&bits, unit + row * kPanel + c, sizeof(bits));
-      wide[c] = f32_from_f16(bits);
-    }
-    return hn::Load(d, wide);
+      // See WidenF16: other targets' PromoteTo is not exact.
+      std::uint16_t cells[2 * kColumns];
+      alignas(16) float wide[2][kColumns];
+      std::memcpy(cells, at, sizeof(cells));
+      for (int i = 0; i < 2 * kColumns; ++i) wide[i % 2][i / 2] = f32_from_f16(cells[i]);
+      even = hn::Load(d, wide[0]);
+      odd = hn::Load(d, wide[1]);
 #endif
+    }
+  }
+};
+
+template <>
+struct PanelReader<DType::f32> {
+  static constexpr int kTwoRows = 2 * kPanel * sizeof(float), kColumnBytes = 4;
+
+  static HWY_INLINE void Rows(const std::byte* unit, index_t row, ColumnsVec& even, ColumnsVec& odd) {
+    const auto* at = reinterpret_cast<const float*>(unit + (row >> 1) * kTwoRows);
+    even = hn::LoadU(Columns(), at);
+    odd = hn::LoadU(Columns(), at + kPanel);
   }
 };
 
@@ -81,40 +91,49 @@ struct PanelReader<hwy::float16_t> {
 inline constexpr index_t kFewAhead = 16384;
 
 // Units [unit, unit + kWidth) for queries [query, query + kQueries).
-template <class Element, int kQueries, int kWidth>
+template <DType kType, int kQueries, int kWidth>
 HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
-  using Reader = PanelReader<Element>;
+  using Reader = PanelReader<kType>;
+  constexpr int kBytes = kWidth * Reader::kTwoRows / kUnitsOfPanel, kLines = (kBytes + 63) / 64;
   const Columns d;
   const float* HWY_RESTRICT x = job.x + query * kFewStride;
-  const Element* at[kWidth];
+  const std::byte* at[kWidth];
   RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
-    const int panel = (unit + u) / kUnitsOfPanel, half = (unit + u) % kUnitsOfPanel;
-    at[u] = reinterpret_cast<const Element*>(job.panels + panel * job.panel_bytes) + half * kColumns;
+    const int panel = (unit + u) / kUnitsOfPanel, part = (unit + u) % kUnitsOfPanel;
+    at[u] = job.panels + panel * job.panel_bytes + part * kColumns * Reader::kColumnBytes;
   }
-  constexpr int kBytes = 2 * kWidth * kColumns * static_cast<int>(sizeof(Element));  // of two rows
-  constexpr int kLines = (kBytes + 63) / 64;
-  const char* ahead = reinterpret_cast<const char*>(at[0]) + kFewAhead;
+  const std::byte* ahead = at[0] + kFewAhead;
   ColumnsVec acc[kQueries][kWidth];
   RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
     RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::Zero(d);
   }
-  const auto add_row = [&](index_t i) HWY_ATTR {
-    ColumnsVec y[kWidth];
-    RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) y[u] = Reader::Row(at[u], i);
+  const auto add = [&](index_t row, const ColumnsVec(&y)[kWidth]) HWY_ATTR {
     RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
-      const ColumnsVec factor = hn::Set(d, x[n * kFewStride + i]);
+      const ColumnsVec factor = hn::Set(d, x[n * kFewStride + row]);
       RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::MulAdd(y[u], factor, acc[n][u]);
     }
   };
+  ColumnsVec even[kWidth], odd[kWidth];
+  const auto read = [&](index_t row) HWY_ATTR {
+    RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) Reader::Rows(at[u], row, even[u], odd[u]);
+  };
   for (const PanelRows& rows : job.rows) {
-    index_t i = rows.begin;
-    for (; i + 2 <= rows.end; i += 2) {
+    index_t row = rows.begin;
+    if (row % 2 != 0) {
+      read(row - 1);
+      add(row++, odd);
+    }
+    for (; row + 2 <= rows.end; row += 2) {
       RINGATTN_UNROLL for (int line = 0; line < kLines; ++line) __builtin_prefetch(ahead + line * 64);
       ahead += kBytes;
-      add_row(i);
-      add_row(i + 1);
+      read(row);
+      add(row, even);
+      add(row + 1, odd);
     }
-    if (i < rows.end) add_row(i);
+    if (row < rows.end) {
+      read(row);  // in the wire's pairs the row after it is there; of fp32, see Rows
+      add(row, even);
+    }
   }
   RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
     float* y = job.y + (query + n) * job.y_stride + unit * kColumns;
@@ -125,47 +144,47 @@ HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
   }
 }
 
-template <class Element, int kWidth, int kQueries = kTileQueries>
+template <DType kType, int kWidth, int kQueries = kTileQueries>
 HWY_INLINE void TileOf(const PanelProduct& job, int unit, int query, int queries) {
   if constexpr (kQueries > 0) {
     if (queries == kQueries) {
-      ProductTile<Element, kQueries, kWidth>(job, unit, query);
+      ProductTile<kType, kQueries, kWidth>(job, unit, query);
     } else {
-      TileOf<Element, kWidth, kQueries - 1>(job, unit, query, queries);
+      TileOf<kType, kWidth, kQueries - 1>(job, unit, query, queries);
     }
   }
 }
 
 // All queries of some units, in tiles of about the same size.
-template <class Element, int kWidth>
+template <DType kType, int kWidth>
 HWY_INLINE void TilesOf(const PanelProduct& job, int unit) {
   const int tiles = (job.queries + kTileQueries - 1) / kTileQueries;
   for (int tile = 0; tile < tiles; ++tile) {
     const int first = job.queries * tile / tiles, last = job.queries * (tile + 1) / tiles;
-    TileOf<Element, kWidth>(job, unit, first, last - first);
+    TileOf<kType, kWidth>(job, unit, first, last - first);
   }
 }
 
-template <class Element>
+template <DType kType>
 void ProductOf(const PanelProduct& job) {
   const int units = job.count * kUnitsOfPanel;
   int unit = 0;
   // One query alone has too few chains in four units to keep both multiply-adders busy, as 16-bit elements
   // need.
-  if (sizeof(Element) == 2 && job.queries == 1)
-    for (; unit + 2 * kUnits <= units; unit += 2 * kUnits) ProductTile<Element, 1, 2 * kUnits>(job, unit, 0);
-  for (; unit + kUnits <= units; unit += kUnits) TilesOf<Element, kUnits>(job, unit);
-  for (; unit + 2 <= units; unit += 2) TilesOf<Element, 2>(job, unit);
-  if (unit < units) TilesOf<Element, 1>(job, unit);
+  if (kType != DType::f32 && job.queries == 1)
+    for (; unit + 2 * kUnits <= units; unit += 2 * kUnits) ProductTile<kType, 1, 2 * kUnits>(job, unit, 0);
+  for (; unit + kUnits <= units; unit += kUnits) TilesOf<kType, kUnits>(job, unit);
+  for (; unit + 2 <= units; unit += 2) TilesOf<kType, 2>(job, unit);
+  if (unit < units) TilesOf<kType, 1>(job, unit);
 }
 
 void Product(const PanelProduct& job) {
   if (job.dtype == DType::f32) {
-    ProductOf<float>(job);
+    ProductOf<DType::f32>(job);
   } else if (job.dtype == DType::bf16) {
-    ProductOf<hwy::bfloat16_t>(job);
+    ProductOf<DType::bf16>(job);
   } else {
-    ProductOf<hwy::float16_t>(job);
+    ProductOf<DType::f16>(job);
   }
 }
 

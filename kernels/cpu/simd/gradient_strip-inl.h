@@ -1,7 +1,7 @@
 // What a strip of queries sees of a task's keys. Where a band or an edge of a tile crosses, work is skipped
 // as in attend-inl.h, in units of kRows keys by one vector; what the probabilities skip, the gradients skip
 // too.
-#if defined(RINGATTN_CPU_GRADIENT_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_GRADIENT_STRIP_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_GRADIENT_STRIP_INL_H_
 #undef RINGATTN_CPU_GRADIENT_STRIP_INL_H_
 #else
@@ -10,11 +10,12 @@
 
 #include <type_traits>
 
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/tile-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
 // Whether every pair of keys [j0, j1) and lanes [i0, i1) is visible, to rows that have seen something.
 HWY_INLINE bool AllShown(const GradientStep& step, int j0, int j1, int i0, int i1) {
@@ -90,6 +91,6 @@ HWY_INLINE void WithVectors(Vectors vectors, const Body& body) {
   }
 }
 
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard

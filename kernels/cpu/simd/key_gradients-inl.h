@@ -1,21 +1,23 @@
 // Backward: dV += P^T dO and dK += dS^T Q of one group. Lanes are columns of dV and dK; a tile is kRows keys
 // by up to three vectors of columns, and runs over the queries that see one of its keys.
-#if defined(RINGATTN_CPU_KEY_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_KEY_GRADIENTS_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_KEY_GRADIENTS_INL_H_
 #undef RINGATTN_CPU_KEY_GRADIENTS_INL_H_
 #else
 #define RINGATTN_CPU_KEY_GRADIENTS_INL_H_
 #endif
 
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/gradient_strip-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
-// One of the two products. `weights` is P or dS, [keys][48].
+// One of the two products. `weights` is P or dS, [keys][48] plain elements. A cell is one query or two
+// neighbours.
 struct KeyProduct {
-  const float *weights, *rows;  // rows [48][stride]
+  const float *weights, *rows;  // rows [48 / kCell][stride] cells
   float* sum;                   // [keys][stride]
   int stride;
   bool finite;  // of the 48 rows
@@ -36,18 +38,18 @@ template <int kV>
 HWY_INLINE void KeyTile(const KeyProduct& product, int key, Lanes lanes, int column) {
   const Floats d;
   const int stride = product.stride;
-  const float* HWY_RESTRICT weights = product.weights + key * kGroup;
+  const float* HWY_RESTRICT weights = product.weights + key * kRowCells;
   const float* HWY_RESTRICT rows = product.rows + column;
   Vec acc[kRows][kV];
   RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
     RINGATTN_UNROLL for (int v = 0; v < kV; ++v) acc[r][v] = hn::Zero(d);
   }
-  for (int i = lanes.begin; i < lanes.end; ++i) {
+  for (int i = lanes.begin / kCell; i < lanes.end / kCell; ++i) {
     Vec x[kV];
     RINGATTN_UNROLL for (int v = 0; v < kV; ++v) x[v] = hn::Load(d, rows + i * stride + v * kLanes);
     RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Vec y = hn::Set(d, weights[r * kGroup + i]);
-      RINGATTN_UNROLL for (int v = 0; v < kV; ++v) acc[r][v] = hn::MulAdd(y, x[v], acc[r][v]);
+      const Vec y = hn::Set(d, weights[r * kRowCells + i]);
+      RINGATTN_UNROLL for (int v = 0; v < kV; ++v) acc[r][v] = AddProduct(y, x[v], acc[r][v]);
     }
   }
   AddKeyTile<kV>(acc, product.sum + key * stride + column, stride);
@@ -63,12 +65,15 @@ HWY_NOINLINE void KeyTileOfShown(const GradientStep& step, const KeyProduct& pro
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kV; ++v) acc[r][v] = hn::Zero(d);
     const Lanes seeing = LanesThatSee(step, key + r, key + r + 1, lanes.begin, lanes.end);
-    for (int i = seeing.begin; i < seeing.end; ++i) {
-      if (step.rows->alive[i] == 0.0f) continue;
-      const Vec y = hn::Set(d, product.weights[(key + r) * kGroup + i]);
+    for (int i = lanes.begin / kCell; i < lanes.end / kCell; ++i) {
+      bool shown[kCell], any = false;
+      for (int e = 0, lane = i * kCell; e < kCell; ++e, ++lane)
+        any |= shown[e] = seeing.begin <= lane && lane < seeing.end && step.rows->alive[lane] != 0.0f;
+      if (!any) continue;
+      const Vec y = hn::Set(d, product.weights[(key + r) * kRowCells + i]);
       for (int v = 0; v < kV; ++v) {
         const Vec x = hn::Load(d, product.rows + i * product.stride + column + v * kLanes);
-        acc[r][v] = hn::MulAdd(y, x, acc[r][v]);
+        acc[r][v] = AddProduct(y, KeepShown(shown, x), acc[r][v]);
       }
     }
   }
@@ -79,8 +84,10 @@ HWY_NOINLINE void KeyTileOfShown(const GradientStep& step, const KeyProduct& pro
 template <int kV>
 HWY_INLINE void KeyColumns(const GradientStep& step, const KeyProduct& product, int column) {
   for (int key = step.key_begin / kRows * kRows; key < step.key_end; key += kRows) {
-    const Lanes lanes = LanesThatSee(step, key, key + kRows, 0, kGroup);
+    Lanes lanes = LanesThatSee(step, key, key + kRows, 0, kGroup);
     if (lanes.begin >= lanes.end) continue;
+    // In whole cells: a lane that shares a cell shares a vector, so its weight is there and is 0.
+    lanes = {lanes.begin / kCell * kCell, (lanes.end + kCell - 1) / kCell * kCell};
     if (HWY_UNLIKELY(!product.finite) && !AllShown(step, key, key + kRows, lanes.begin, lanes.end)) {
       KeyTileOfShown<kV>(step, product, key, lanes, column);
     } else {
@@ -123,6 +130,6 @@ void KeyGradients(const GradientStep& step) {
                 step.head_dim);
 }
 
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard

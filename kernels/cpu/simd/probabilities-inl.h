@@ -1,19 +1,20 @@
 // Backward, first half: probabilities P^T = 2^(slope * K Q^T - lse * log2 e) and dS^T = P^T (V dO^T - delta)
 // of one group against a task's keys, into scratch. Lanes are queries. Pairs that are hidden get 0 by a
 // select, not by arithmetic, so that no NaN of theirs survives.
-#if defined(RINGATTN_CPU_PROBABILITIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_PROBABILITIES_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_PROBABILITIES_INL_H_
 #undef RINGATTN_CPU_PROBABILITIES_INL_H_
 #else
 #define RINGATTN_CPU_PROBABILITIES_INL_H_
 #endif
 
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/gradient_strip-inl.h"
 #include "kernels/cpu/simd/tile-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
 template <int kFirst, int kLast>
 HWY_INLINE void ZeroHidden(const GradientStep& step, int lane, int key, Vec (&x)[kRows][kVecs]) {
@@ -24,11 +25,17 @@ HWY_INLINE void ZeroHidden(const GradientStep& step, int lane, int key, Vec (&x)
   }
 }
 
+// `to` has rows of plain elements, `columns` cells of neighbouring keys; without pairs they are the same.
 template <int kFirst, int kLast>
-HWY_INLINE void StoreTile(const Vec (&x)[kRows][kVecs], float* to) {
-  RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
+HWY_INLINE void StoreTile(const Vec (&x)[kRows][kVecs], float* to, [[maybe_unused]] float* columns) {
+  RINGATTN_UNROLL for (int r = 0; r < kRows; r += kCell) {
     RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
-      hn::Store(x[r][v], Floats(), to + r * kGroup + v * kLanes);
+      Vec rows[kCell];
+      RINGATTN_UNROLL for (int e = 0; e < kCell; ++e) rows[e] = x[r + e][v];
+      StoreRows(rows, to + r * kRowCells + v * kLanes / kCell);
+      if constexpr (kCell > 1) {
+        if (columns) hn::Store(MakeCell(rows), Floats(), columns + r / kCell * kGroup + v * kLanes);
+      }
     }
   }
 }
@@ -38,23 +45,24 @@ struct Probability {
   template <int kFirst, int kLast, bool kPrefetch>
   static HWY_INLINE void Tile(const GradientStep& step, int lane, int key, bool hide) {
     const Floats d;
-    const float* panel = step.k + key / kPanel * kPanel * step.head_dim + key % kPanel;
+    const int depth = Cells(step.head_dim);
+    const float* panel = step.k + key / kPanel * kPanel * depth + key % kPanel;
     const float* const hi_of = step.rows->hi + lane;
     const float* const lo_of = step.rows->lo + lane;
-    float* const to = step.p + key * kGroup + lane;
+    float* const to = step.p + key * kRowCells + lane / kCell;
     const Vec slope = hn::Set(d, step.slope);
     Vec s[kRows][kVecs];
     ZeroTile(s);
-    MultiplyPanel<kFirst, kLast, kPrefetch>(panel, step.q + lane, step.head_dim, kPanel * step.head_dim, s);
+    MultiplyPanel<kFirst, kLast, kPrefetch>(panel, step.q + lane, depth, kPanel * depth, s);
     RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
       const Vec hi = hn::Load(d, hi_of + v * kLanes), lo = hn::Load(d, lo_of + v * kLanes);
       RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
         // Rounding may lift a score above its row's lse by a little, an lse that is not the row's by a lot.
-        s[r][v] = Exp2(NotAboveZero(hn::Sub(hn::MulSub(s[r][v], slope, hi), lo)));
+        s[r][v] = Exp2<kBackwardDegree>(NotAboveZero(hn::Sub(hn::MulSub(s[r][v], slope, hi), lo)));
       }
     }
     if (HWY_UNLIKELY(hide)) ZeroHidden<kFirst, kLast>(step, lane, key, s);
-    StoreTile<kFirst, kLast>(s, to);
+    StoreTile<kFirst, kLast>(s, to, nullptr);
   }
 };
 
@@ -63,22 +71,23 @@ struct ScoreGradient {
   template <int kFirst, int kLast, bool kPrefetch>
   static HWY_INLINE void Tile(const GradientStep& step, int lane, int key, bool hide) {
     const Floats d;
-    const int panel_floats = kPanel * ((step.dim_v + kPanel - 1) / kPanel * kPanel);
-    const float* panel = step.v + key / kPanel * panel_floats + key % kPanel;
+    const int panel_cells = kPanel * Cells((step.dim_v + kPanel - 1) / kPanel * kPanel);
+    const float* panel = step.v + key / kPanel * panel_cells + key % kPanel;
     const float* const delta_of = step.rows->delta + lane;
-    const float* const p = step.p + key * kGroup + lane;
-    float* const to = step.ds + key * kGroup + lane;
+    const float* const p = step.p + key * kRowCells + lane / kCell;
+    float* const to = step.ds + key * kRowCells + lane / kCell;
+    float* const columns = step.ds_columns + key / kCell * kGroup + lane;
     Vec dp[kRows][kVecs];
     ZeroTile(dp);
-    MultiplyPanel<kFirst, kLast, kPrefetch>(panel, step.dout + lane, step.dim_v, panel_floats, dp);
+    MultiplyPanel<kFirst, kLast, kPrefetch>(panel, step.dout + lane, Cells(step.dim_v), panel_cells, dp);
     RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
       const Vec delta = hn::Load(d, delta_of + v * kLanes);
       RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-        dp[r][v] = hn::Mul(hn::Load(d, p + r * kGroup + v * kLanes), hn::Sub(dp[r][v], delta));
+        dp[r][v] = hn::Mul(LoadRow(p + r * kRowCells + v * kLanes / kCell), hn::Sub(dp[r][v], delta));
       }
     }
     if (HWY_UNLIKELY(hide)) ZeroHidden<kFirst, kLast>(step, lane, key, dp);
-    StoreTile<kFirst, kLast>(dp, to);
+    StoreTile<kFirst, kLast>(dp, to, columns);
   }
 };
 
@@ -132,6 +141,6 @@ void Probabilities(const GradientStep& step) {
   GradientTiles<ScoreGradient>(step, strips, done);
 }
 
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard

@@ -1,17 +1,18 @@
 // Backward: dQ^T += K^T dS^T of one group. Lanes are queries; a tile is kRows columns of K.
-#if defined(RINGATTN_CPU_QUERY_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_QUERY_GRADIENTS_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_QUERY_GRADIENTS_INL_H_
 #undef RINGATTN_CPU_QUERY_GRADIENTS_INL_H_
 #else
 #define RINGATTN_CPU_QUERY_GRADIENTS_INL_H_
 #endif
 
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/gradient_strip-inl.h"
 #include "kernels/cpu/simd/tile-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
 // Keys of a tile at most. AVX2 has too few registers to leave the L1 cache in peace: there dS of so many keys
 // should stay in it.
@@ -51,10 +52,11 @@ HWY_NOINLINE void QueryEdgeTile(const GradientStep& step, const KeyRange& strip,
   ZeroTile(acc);
   for (int n = 0; n < segments.count; ++n) {
     const KeySegment& s = segments.list[n];
-    const float* k = panel + s.begin * kPanel;
-    const float* ds = step.ds + s.begin * kGroup + strip.lane;
+    const float* k = panel + s.begin / kCell * kPanel;
+    const float* ds = step.ds_columns + s.begin / kCell * kGroup + strip.lane;
+    const int cells = (s.end - s.begin) / kCell;
     WithVectors(s.vectors, [&](auto first, auto last) {
-      MultiplyPanel<decltype(first)::value, decltype(last)::value, false>(k, ds, s.end - s.begin, 0, acc);
+      MultiplyPanel<decltype(first)::value, decltype(last)::value, false>(k, ds, cells, 0, acc);
     });
   }
   AddTile(acc, dq);
@@ -64,18 +66,18 @@ HWY_NOINLINE void QueryEdgeTile(const GradientStep& step, const KeyRange& strip,
 // same order, so that rows that see no NaN keep their bits.
 HWY_NOINLINE void QueryGradientsOfShown(const GradientStep& step, const KeyRange& strip) {
   const Floats d;
-  const int begin = Greatest(strip.first, step.key_begin), end = Least(strip.last, step.key_end);
   for (int c = 0; c < step.head_dim; ++c) {
-    const float* k = step.k_columns + c / kPanel * step.keys * kPanel + c % kPanel;
+    const float* k = step.k_columns + c / kPanel * step.keys / kCell * kPanel + c % kPanel;
     for (int v = 0; v < kVecs; ++v) {
       const int lane = strip.lane + v * kLanes;
       Vec acc = hn::Zero(d);
-      for (int j = begin; j < end; ++j) {
-        const Lanes seeing = LanesThatSee(step, j, j + 1, lane, lane + kLanes);
+      for (int j = strip.first; j < strip.last; j += kCell) {
+        const Lanes seeing = LanesThatSee(step, j, j + kCell, lane, lane + kLanes);
         if (seeing.begin >= seeing.end) continue;
-        const Vec ds = hn::Load(d, step.ds + j * kGroup + lane);
-        const Vec more = hn::MulAdd(hn::Set(d, k[j * kPanel]), ds, acc);
-        acc = hn::IfThenElse(ShownLanes(step, lane, j), more, acc);
+        hn::Mask<Floats> shown[kCell];
+        for (int e = 0; e < kCell; ++e) shown[e] = ShownLanes(step, lane, j + e);
+        const Vec ds = hn::Load(d, step.ds_columns + j / kCell * kGroup + lane);
+        acc = AddProduct(KeepShown(shown, hn::Set(d, k[j / kCell * kPanel])), ds, acc);
       }
       float* dq = step.dq + c * kGroup + lane;
       hn::Store(hn::Add(hn::Load(d, dq), acc), d, dq);
@@ -87,8 +89,9 @@ template <bool kPrefetch>
 HWY_INLINE void QueryTile(const GradientStep& step, const KeyRange& keys, const float* panel, float* dq) {
   Vec acc[kRows][kVecs];
   ZeroTile(acc);
-  MultiplyPanel<0, kVecs, kPrefetch>(panel + keys.first * kPanel, step.ds + keys.first * kGroup + keys.lane,
-                                     keys.last - keys.first, step.keys * kPanel, acc);
+  MultiplyPanel<0, kVecs, kPrefetch>(panel + keys.first / kCell * kPanel,
+                                     step.ds_columns + keys.first / kCell * kGroup + keys.lane,
+                                     (keys.last - keys.first) / kCell, step.keys / kCell * kPanel, acc);
   AddTile(acc, dq);
 }
 
@@ -96,7 +99,7 @@ HWY_INLINE void QueryTile(const GradientStep& step, const KeyRange& keys, const 
 HWY_INLINE void WholeQueryStrip(const GradientStep& step, const KeyRange& keys) {
   for (int c = 0; c < step.head_dim; c += kPanel) {
     RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
-      const float* panel = step.k_columns + c * step.keys + half;
+      const float* panel = step.k_columns + c * step.keys / kCell + half;
       float* dq = step.dq + (c + half) * kGroup + keys.lane;
       if (half == 0) {  // one tile a panel fetches the next one
         QueryTile<true>(step, keys, panel, dq);
@@ -117,7 +120,7 @@ HWY_INLINE void QueryStrip(const GradientStep& step, const KeyRange& strip) {
   if (!step.k_finite) return QueryGradientsOfShown(step, strip);
   const KeySegments segments = SegmentsOf(step, strip);
   for (int c = 0; c < step.head_dim; c += kRows) {
-    const float* panel = step.k_columns + c / kPanel * kPanel * step.keys + c % kPanel;
+    const float* panel = step.k_columns + c / kPanel * kPanel * step.keys / kCell + c % kPanel;
     QueryEdgeTile(step, strip, segments, panel, step.dq + c * kGroup + strip.lane);
   }
 }
@@ -126,6 +129,6 @@ void QueryGradients(const GradientStep& step) {
   for (int s = 0; s < kStrips; ++s) QueryStrip(step, KeysOf(step, s * kStrip));
 }
 
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard

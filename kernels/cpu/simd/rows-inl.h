@@ -59,6 +59,92 @@ void Widen(const void* from, DType dtype, index_t n, double factor, float* to) {
   for (index_t i = 0; i < n; ++i) to[i] = static_cast<float>(static_cast<double>(to[i]) * factor);
 }
 
+// Of [(n + 1) / 2][8] cells, neighbours in n as pairs, to [n][8] floats.
+void WidenPairs(const void* from, DType dtype, index_t n, float* to) {
+  const auto* pairs = static_cast<const std::uint16_t*>(from);
+  constexpr index_t kRowsAtATime = 64;
+  std::uint16_t rows[kRowsAtATime * kPanel];
+  for (index_t first = 0; first < n; first += kRowsAtATime) {
+    const index_t count = n - first < kRowsAtATime ? n - first : kRowsAtATime;
+    for (index_t i = 0; i < count; ++i) {
+      const std::uint16_t* row = pairs + (first + i) / 2 * 2 * kPanel + i % 2;
+      for (index_t r = 0; r < kPanel; ++r) rows[i * kPanel + r] = row[2 * r];
+    }
+    Widen(rows, dtype, count * kPanel, 1.0, to + first * kPanel);
+  }
+}
+
+// Eight columns at a time; those past the last one become 0.
+void InterleaveRows(const std::uint16_t* even, const std::uint16_t* odd, index_t n, std::uint16_t* to,
+                    index_t to_step) {
+  index_t c = 0;
+#if HWY_MAX_BYTES >= 16
+  const hn::FixedTag<std::uint16_t, kPanel> d;
+  for (; c + kPanel <= n; c += kPanel, to += to_step) {
+    const auto x = hn::LoadU(d, even + c), y = hn::LoadU(d, odd + c);
+    hn::StoreU(hn::InterleaveLower(d, x, y), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, x, y), d, to + kPanel);
+  }
+#endif
+  for (; c < n; c += kPanel, to += to_step) {
+    for (index_t i = 0; i < kPanel; ++i) {
+      to[2 * i] = c + i < n ? even[c + i] : std::uint16_t{0};
+      to[2 * i + 1] = c + i < n ? odd[c + i] : std::uint16_t{0};
+    }
+  }
+}
+
+Magnitude MagnitudeBf16(const void* from, index_t n) {
+  const auto* bits = static_cast<const std::uint16_t*>(from);
+  constexpr std::uint16_t kInfinity = 0x7F80;
+  std::uint16_t largest = 0;
+  for (index_t i = 0; i < n; ++i) {
+    const auto size = static_cast<std::uint16_t>(bits[i] & 0x7FFF);
+    largest = largest < size ? size : largest;
+  }
+  if (largest < kInfinity) return {.finite = true, .largest = f32_from_bf16(largest)};
+  largest = 0;
+  for (index_t i = 0; i < n; ++i) {
+    const auto size = static_cast<std::uint16_t>(bits[i] & 0x7FFF);
+    largest = largest < size && size < kInfinity ? size : largest;
+  }
+  return {.finite = false, .largest = f32_from_bf16(largest)};
+}
+
+float LargestFinite(const float* x, index_t n) {
+  const Floats d;
+  Vec largest = hn::Zero(d);
+  for (index_t i = 0; i < n; i += kLanes) {
+    const Vec size = hn::Abs(hn::Load(d, x + i));
+    const auto finite = hn::Le(size, hn::Set(d, std::numeric_limits<float>::max()));
+    largest = hn::Max(largest, hn::IfThenElseZero(finite, size));
+  }
+  alignas(64) float lanes[kLanes];
+  hn::Store(largest, d, lanes);
+  float result = 0;
+  for (const float lane : lanes) result = result < lane ? lane : result;
+  return result;
+}
+
+bool WithinMagnitudes(const float* x, index_t n, float lowest, float highest) {
+  const Floats d;
+  const Vec largest = hn::Set(d, std::numeric_limits<float>::max());
+  auto outside = hn::Lt(hn::Zero(d), hn::Zero(d));
+  index_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec size = hn::Abs(hn::LoadU(d, x + i));
+    const auto low = hn::And(hn::Lt(size, hn::Set(d, lowest)), hn::Gt(size, hn::Zero(d)));
+    const auto high = hn::And(hn::Gt(size, hn::Set(d, highest)), hn::Le(size, largest));
+    outside = hn::Or(outside, hn::Or(low, high));
+  }
+  bool within = hn::AllFalse(d, outside);
+  for (; i < n; ++i) {
+    const float size = x[i] < 0 ? -x[i] : x[i];
+    within &= !((size > 0 && size < lowest) || (size > highest && size <= std::numeric_limits<float>::max()));
+  }
+  return within;
+}
+
 void Narrow(const float* from, DType dtype, index_t n, void* to) {
   if (dtype == DType::f32) {
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
@@ -190,6 +276,17 @@ void MoveSum(float* from, float* to, index_t n) {
     to[i] += from[i];
     from[i] = 0.0f;
   }
+}
+
+// NaN and infinity both give NaN when multiplied by 0.
+bool AllFinite(const float* x, index_t n) {
+  const Floats d;
+  Vec sum = hn::Zero(d);
+  index_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) sum = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), sum);
+  bool finite = hn::AllTrue(d, hn::Eq(sum, sum));
+  for (; i < n; ++i) finite &= x[i] * 0.0f == 0.0f;
+  return finite;
 }
 
 }  // namespace ringattn::cpu::HWY_NAMESPACE

@@ -1,17 +1,18 @@
 // Online softmax on register tiles of scores (Milakov and Gimelshein, arXiv:1805.02867).
 // Lanes are queries, so the maximum and the sum of a row are vertical operations: nothing is ever reduced
 // across lanes, and no row's bits depend on its neighbours.
-#if defined(RINGATTN_CPU_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_SOFTMAX_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_SOFTMAX_INL_H_
 #undef RINGATTN_CPU_SOFTMAX_INL_H_
 #else
 #define RINGATTN_CPU_SOFTMAX_INL_H_
 #endif
 
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
 // In units of log2: `shift` may lag behind the true maximum by this much before o and sum are rescaled.
 // Probabilities are then at most 2^16, which costs fp32 no accuracy, and a rescale becomes rare.
@@ -20,7 +21,7 @@ inline constexpr float kLag = 16.0f;
 // A strip of a group and how far it has come.
 struct StripView {
   float* o;        // [dim_v][48], from the strip's first lane
-  float* p;        // [64][48], likewise: probabilities of the block
+  float* p;        // [kStepKeys / kCell][48] cells, likewise: probabilities of the step
   RowState* rows;  // of the whole group
   float* sum;      // [48], likewise from the first lane: sums of this block's probabilities, rows->sum apart
   int lane;        // first lane of the strip
@@ -52,7 +53,13 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     rescale_row(strip.rows->sum + lane);
     rescale_row(strip.sum + v * kLanes);
     for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
-    for (int j = strip.first_key[v]; j < key; ++j) rescale_row(strip.p + j * kGroup + v * kLanes);
+    for (int j = strip.first_key[v] / kCell; j < key / kCell; ++j) {
+      float* cell = strip.p + j * kGroup + v * kLanes;
+      Vec p[kCell];
+      SplitCell(hn::Load(d, cell), p);
+      for (Vec& x : p) x = hn::Mul(factor, x);
+      hn::Store(MakeCell(p), d, cell);
+    }
   }
 }
 
@@ -80,7 +87,7 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
   float* const sum_of = strip.sum;
   const float* const shift_of = strip.rows->shift + strip.lane;
   const float* const limit_of = strip.rows->limit + strip.lane;
-  float* const p_row = strip.p + key * kGroup;
+  float* const p_row = strip.p + key / kCell * kGroup;
   Vec top[kVecs];
   RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
     // Max may lose a NaN. That is harmless: exp2 of the NaN score makes sum and o of its lane NaN.
@@ -103,15 +110,18 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
   RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
     const Vec shift = hn::Load(d, shift_of + v * kLanes);
     Vec sum = hn::Load(d, sum_of + v * kLanes);
-    RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
-      const Vec p = Exp2Scaled(hn::Sub(s[r][v], shift), slope);
-      sum = hn::Add(sum, p);
-      hn::Store(p, d, p_row + r * kGroup + v * kLanes);
+    RINGATTN_UNROLL for (int r = 0; r < kRows; r += kCell) {
+      Vec p[kCell];
+      RINGATTN_UNROLL for (int e = 0; e < kCell; ++e) {
+        p[e] = Exp2Scaled<kForwardDegree>(hn::Sub(s[r + e][v], shift), slope);
+        sum = hn::Add(sum, p[e]);
+      }
+      hn::Store(MakeCell(p), d, p_row + r / kCell * kGroup + v * kLanes);
     }
     hn::Store(sum, d, sum_of + v * kLanes);
   }
 }
 
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard

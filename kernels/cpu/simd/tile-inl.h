@@ -1,6 +1,6 @@
 // The register tile: 8 or 4 rows (keys, or columns of V) by up to three vectors of queries. All FLOPs of the
 // kernel are spent in MultiplyPanel.
-#if defined(RINGATTN_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(RINGATTN_CPU_TILE_INL_H_) == defined(RINGATTN_CELL_TOGGLE)
 #ifdef RINGATTN_CPU_TILE_INL_H_
 #undef RINGATTN_CPU_TILE_INL_H_
 #else
@@ -8,15 +8,16 @@
 #endif
 
 #include "hwy/cache_control.h"
+#include "kernels/cpu/simd/cell-inl.h"
 #include "kernels/cpu/simd/softmax-inl.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace ringattn::cpu::HWY_NAMESPACE {
+RINGATTN_BEFORE_CELLS();
+namespace ringattn::cpu::RINGATTN_CELLS {
 
-// acc[r][v] += sum over i < n of panel[8 i + r] * lanes[48 i + v] for vectors v in [kFirst, kLast). `panel`
-// is a K or V panel, or its lower half; `lanes` a strip of Q or of P. If kPrefetch, the panel `next_panel`
-// floats further on is fetched meanwhile.
+// acc[r][v] += sum over i < n of panel[8 i + r] * lanes[48 i + v] for vectors v in [kFirst, kLast), all of
+// cells. `panel` is a K or V panel, or its lower half; `lanes` a strip of Q or of P. If kPrefetch, the panel
+// `next_panel` cells further on is fetched meanwhile.
 template <int kFirst, int kLast, bool kPrefetch>
 HWY_INLINE void MultiplyPanel(const float* HWY_RESTRICT panel, const float* HWY_RESTRICT lanes, int n,
                               int next_panel, Vec (&acc)[kRows][kVecs]) {
@@ -27,7 +28,7 @@ HWY_INLINE void MultiplyPanel(const float* HWY_RESTRICT panel, const float* HWY_
     RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) x[v] = hn::Load(d, lanes + i * kGroup + v * kLanes);
     RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
       const Vec y = hn::Set(d, panel[i * kPanel + r]);
-      RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) acc[r][v] = hn::MulAdd(y, x[v], acc[r][v]);
+      RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) acc[r][v] = AddProduct(y, x[v], acc[r][v]);
     }
   }
 }
@@ -42,7 +43,8 @@ HWY_INLINE void ScoreTile(const GroupStep& step, const StripView& strip, const f
   RINGATTN_UNROLL for (int r = 0; r < kRows; ++r) {
     RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) s[r][v] = hn::Zero(d);
   }
-  MultiplyPanel<kFirst, kLast, kPrefetch>(panel, q, step.head_dim, kPanel * step.head_dim, s);
+  const int depth = Cells(step.head_dim);
+  MultiplyPanel<kFirst, kLast, kPrefetch>(panel, q, depth, kPanel * depth, s);
   if (HWY_UNLIKELY(hide)) HideTile<kFirst, kLast>(step, strip.lane, key, s);
   SoftmaxTile<kFirst, kLast>(strip, key, s);
 }
@@ -63,6 +65,6 @@ HWY_INLINE void AddTile(Vec (&acc)[kRows][kVecs], float* o) {
   }
 }
 
-}  // namespace ringattn::cpu::HWY_NAMESPACE
+}  // namespace ringattn::cpu::RINGATTN_CELLS
 HWY_AFTER_NAMESPACE();
 #endif  // include guard
