@@ -29,7 +29,7 @@ TEST(FewRows, AreCountedByWhatSeesSomething) {
   EXPECT_FALSE(is_few(full_tiles(most + 1, 100), most + 1, 100));
   // Rows 40 .. 59 lie in two groups of 48; the others see nothing here.
   EXPECT_TRUE(is_few({{{40, 60}, {0, 100}, {}}}, 1000, 100));
-  EXPECT_FALSE(is_few({{{40, 60}, {0, 100}, {}}, {{100, 105}, {0, 100}, {}}}, 1000, 100));
+  EXPECT_FALSE(is_few({{{40, 60}, {0, 100}, {}}, {{100, 117}, {0, 100}, {}}}, 1000, 100));
   // Of 500 rows the band shows keys to 10.
   EXPECT_TRUE(is_few({{{0, 500}, {0, 100}, {.lo = -kUnbounded, .hi = -490}}}, 500, 100));
   EXPECT_TRUE(is_few({}, 500, 100));
