@@ -261,7 +261,8 @@ class SliceTask {
 // A query's state, in a slice or in the lanes of a group.
 struct State {
   float *shift, *limit, *sum, *o;
-  index_t step;  // from one column of o to the next
+  float* weight;  // RowState::weight; null in a slice, where no probability is rounded and it is the sum
+  index_t step;   // from one column of o to the next
 };
 
 State state_of(const FewRun& few, const Lane& at) {
@@ -271,6 +272,7 @@ State state_of(const FewRun& few, const Lane& at) {
           .limit = &rows.limit[at.lane],
           .sum = &rows.sum[at.lane],
           .o = at.group.o + at.lane,
+          .weight = &rows.weight[at.lane],
           .step = kGroup};
 }
 
@@ -299,6 +301,7 @@ void merge(const FewRun& few, const FewRow& part, const float* o, const State& i
     }
   }
   *into.sum = *into.sum * keep + part.sum * add;
+  if (into.weight) *into.weight = *into.weight * keep + part.sum * add;
   for (index_t c = 0; c < few.dim_v(); ++c) into.o[c * into.step] = into.o[c * into.step] * keep + o[c] * add;
 }
 
@@ -308,7 +311,8 @@ void merge_unit(const FewRun& few, const Unit& unit, index_t first) {
     const Slice whole = few.slice(first);
     FewRow& row = whole.rows[n];
     float* o = whole.o + n * few.dim_v();
-    const State state{.shift = &row.shift, .limit = &row.limit, .sum = &row.sum, .o = o, .step = 1};
+    const State state{
+        .shift = &row.shift, .limit = &row.limit, .sum = &row.sum, .o = o, .weight = nullptr, .step = 1};
     for (index_t s = 1; s < kSlices; ++s) {
       const Slice slice = few.slice(first + s);
       if (!slice.rows[n].seen) continue;

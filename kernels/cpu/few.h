@@ -13,7 +13,7 @@ namespace ringattn::cpu {
 // even at 48, and are ahead a little earlier (measured in bench/README.md); where lanes hold pairs of bf16,
 // which are multiplied twice as fast, much earlier. It depends on rows, tiles, dtype and instruction set
 // alone, because the two ways differ in the last bits.
-inline constexpr index_t kFewRows = 36, kFewPairRows = 18;
+inline constexpr index_t kFewRows = 36, kFewPairRows = 20;
 index_t few_limit(const Target& target, DType dtype);
 
 // A row that sees something, and the keys that it sees, ascending; neighbouring ranges are one.

@@ -16,6 +16,7 @@ void reset(const GroupView& group, bool pairs) {
   std::fill_n(group.rows->shift, kGroup, 0.0f);
   std::fill_n(group.rows->limit, kGroup, -std::numeric_limits<float>::infinity());
   std::fill_n(group.rows->sum, kGroup, 0.0f);
+  std::fill_n(group.rows->weight, kGroup, 0.0f);
   group.rows->pairs = pairs;
   group.rows->empty = true;
 }
@@ -194,9 +195,9 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
         target.columns_to_rows(view.o + lane, kGroup, out.dim(), rows, kStageStride);
         for (index_t r = 0; r < kPanel && row + r < out.rows(); ++r) {
           float* values = rows + r * kStageStride;
-          const float sum = view.rows->sum[lane + r];
+          const float weight = view.rows->weight[lane + r];
           // A row that saw nothing: o is 0 and stays it.
-          target.normalize(values, out.dim(), sum == 0.0f ? 1.0f : sum, out.dtype,
+          target.normalize(values, out.dim(), weight == 0.0f ? 1.0f : weight, out.dtype,
                            element_at(out, batch, row + r, head));
           if (!lse.data) continue;
           lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =

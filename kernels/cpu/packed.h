@@ -41,9 +41,11 @@ struct Scaling {
 
 // Per lane: what is subtracted from a score before exp2 (0 until the first visible key, so that a score of
 // -inf stays -inf), the score above which it must be raised (-inf until then), and the sum of
-// 2^(slope * (score - shift)). `shift` may lag behind the true maximum: see kLag.
+// 2^(slope * (score - shift)). `weight` is the sum of the same numbers as they multiply V: rounded, where
+// that is done in bf16. It divides the output, so that weights add up to 1; lse comes from `sum`. `shift` may
+// lag behind the true maximum: see kLag.
 struct alignas(64) RowState {
-  float shift[kGroup], limit[kGroup], sum[kGroup];
+  float shift[kGroup], limit[kGroup], sum[kGroup], weight[kGroup];
   bool pairs;  // how the group's queries are held
   bool empty;  // nothing seen so far; o may hold anything
 };

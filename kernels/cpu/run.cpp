@@ -36,6 +36,7 @@ void sum_apart(Member& member, index_t o_floats) {
                  .rows = reinterpret_cast<RowState*>(member.scratch + o_floats)};
   *member.part.rows = *member.whole.rows;
   std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+  std::fill_n(member.part.rows->weight, kGroup, 0.0f);
 }
 
 Member make_member(const GroupView& whole, float* scratch, const StateLayout& layout,

@@ -55,11 +55,13 @@ struct Strip {
   int count = 0, started = 0;  // vectors below `started` have seen a key
 };
 
-HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, float* sum, Strip& strip) {
+HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, float (&sums)[kCell][kGroup],
+                        Strip& strip) {
   strip.view = {.o = step.group.o + lane,
                 .p = p + lane,
                 .rows = step.group.rows,
-                .sum = sum + lane,
+                .sum = sums[0] + lane,
+                .weight = sums[kCell - 1] + lane,
                 .lane = lane,
                 .dim_v = step.dim_v,
                 .slope = MakeSlope(step.slope),
@@ -237,15 +239,16 @@ HWY_INLINE void OutputStrips(const GroupStep& step, const Strip (&strips)[kStrip
 
 void Attend(const GroupStep& step) {
   alignas(64) float p[kStepKeys / kCell * kGroup];
-  alignas(64) float sum[kGroup] = {};
+  alignas(64) float sums[kCell][kGroup] = {};
   Strip strips[kStrips];
-  for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, sum, strips[s]);
+  for (int s = 0; s < kStrips; ++s) Prepare(step, s * kStrip, p, sums, strips[s]);
   ScoreStrips(step, strips);
   OutputStrips(step, strips);
   const Floats d;
   for (int lane = 0; lane < kGroup; lane += kLanes) {
-    float* to = step.group.rows->sum + lane;
-    hn::Store(hn::Add(hn::Load(d, to), hn::Load(d, sum + lane)), d, to);
+    float *sum = step.group.rows->sum + lane, *weight = step.group.rows->weight + lane;
+    hn::Store(hn::Add(hn::Load(d, sum), hn::Load(d, sums[0] + lane)), d, sum);
+    hn::Store(hn::Add(hn::Load(d, weight), hn::Load(d, sums[kCell - 1] + lane)), d, weight);
   }
 }
 

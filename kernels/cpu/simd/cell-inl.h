@@ -49,6 +49,12 @@ HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) {
   return Vec{_mm512_castsi512_ps(cells)};
 }
 
+// sum + even + odd
+HWY_INLINE Vec AddElements(Vec cell, Vec sum) {
+  const Ints bits;
+  return AddProduct(cell, hn::BitCast(Floats(), hn::Set(bits, 0x3F803F80)), sum);  // times (1, 1)
+}
+
 // Two rows of plain elements, kRowCells apart, rounded as in MakeCell; and one row widened.
 HWY_INLINE void StoreRows(const Vec (&x)[kCell], float* rows) {
   const auto halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[1].raw, x[0].raw));
@@ -89,6 +95,7 @@ inline constexpr int kStepKeys = kKeyBlock;
 inline constexpr int kForwardDegree = 5, kBackwardDegree = 5;
 
 HWY_INLINE Vec AddProduct(Vec a, Vec b, Vec acc) { return hn::MulAdd(a, b, acc); }
+HWY_INLINE Vec AddElements(Vec cell, Vec sum) { return hn::Add(sum, cell); }
 HWY_INLINE Vec MakeCell(const Vec (&x)[kCell]) { return x[0]; }
 HWY_INLINE void StoreRows(const Vec (&x)[kCell], float* rows) { hn::Store(x[0], Floats(), rows); }
 HWY_INLINE Vec LoadRow(const float* row) { return hn::Load(Floats(), row); }

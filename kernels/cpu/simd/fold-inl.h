@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ringattn::cpu::HWY_NAMESPACE {
 
-// `part` began with the shift of `whole`, and may have raised it. It is left with o = sum = 0.
+// `part` began with the shift of `whole`, and may have raised it. It is left with o = sum = weight = 0.
 void Fold(const GroupView& part, const GroupView& whole, int dim_v, float slope) {
   const Floats d;
   const Vec zero = hn::Zero(d), neg_inf = hn::Set(d, kNegInf);
@@ -29,6 +29,7 @@ void Fold(const GroupView& part, const GroupView& whole, int dim_v, float slope)
       hn::Store(zero, d, from);
     };
     fold_row(part.rows->sum + lane, whole.rows->sum + lane);
+    fold_row(part.rows->weight + lane, whole.rows->weight + lane);
     for (int c = 0; c < dim_v; ++c) fold_row(part.o + c * kGroup + lane, whole.o + c * kGroup + lane);
   }
 }

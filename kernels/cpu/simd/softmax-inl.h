@@ -23,8 +23,10 @@ struct StripView {
   float* o;        // [dim_v][48], from the strip's first lane
   float* p;        // [kStepKeys / kCell][48] cells, likewise: probabilities of the step
   RowState* rows;  // of the whole group
-  float* sum;      // [48], likewise from the first lane: sums of this block's probabilities, rows->sum apart
-  int lane;        // first lane of the strip
+  // [48], likewise from the first lane: sums of this step's probabilities, those of `rows` apart, and the
+  // same as they are rounded, or `sum` again where they are not.
+  float *sum, *weight;
+  int lane;  // first lane of the strip
   int dim_v;
   Slope slope;
   int first_key[kVecs];  // P rows [first_key, key of the tile) of a vector are written
@@ -51,14 +53,22 @@ HWY_NOINLINE void Rescale(const StripView& strip, const float* tile_max, int key
     hn::Store(hn::IfThenElse(raise, hn::Add(top, lag), limit), d, strip.rows->limit + lane);
     const auto rescale_row = [&](float* row) { hn::Store(hn::Mul(factor, hn::Load(d, row)), d, row); };
     rescale_row(strip.rows->sum + lane);
+    rescale_row(strip.rows->weight + lane);
     rescale_row(strip.sum + v * kLanes);
     for (int c = 0; c < strip.dim_v; ++c) rescale_row(strip.o + c * kGroup + v * kLanes);
+    [[maybe_unused]] Vec weight = hn::Zero(d);  // formed anew, since these are rounded once more
     for (int j = strip.first_key[v] / kCell; j < key / kCell; ++j) {
       float* cell = strip.p + j * kGroup + v * kLanes;
       Vec p[kCell];
       SplitCell(hn::Load(d, cell), p);
       for (Vec& x : p) x = hn::Mul(factor, x);
-      hn::Store(MakeCell(p), d, cell);
+      const Vec rounded = MakeCell(p);
+      hn::Store(rounded, d, cell);
+      if constexpr (kCell > 1) weight = AddElements(rounded, weight);
+    }
+    if constexpr (kCell > 1) {
+      float* of_lanes = strip.weight + v * kLanes;
+      hn::Store(hn::IfThenElse(raise, weight, hn::Load(d, of_lanes)), d, of_lanes);
     }
   }
 }
@@ -85,6 +95,7 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
   const Floats d;
   // Pointers of our own: a vector store may alias anything, so g++ would fetch them from `strip` each time.
   float* const sum_of = strip.sum;
+  [[maybe_unused]] float* const weight_of = strip.weight;
   const float* const shift_of = strip.rows->shift + strip.lane;
   const float* const limit_of = strip.rows->limit + strip.lane;
   float* const p_row = strip.p + key / kCell * kGroup;
@@ -110,15 +121,20 @@ HWY_INLINE void SoftmaxTile(const StripView& strip, int key, Vec (&s)[kRows][kVe
   RINGATTN_UNROLL for (int v = kFirst; v < kLast; ++v) {
     const Vec shift = hn::Load(d, shift_of + v * kLanes);
     Vec sum = hn::Load(d, sum_of + v * kLanes);
+    [[maybe_unused]] Vec weight = sum;
+    if constexpr (kCell > 1) weight = hn::Load(d, weight_of + v * kLanes);
     RINGATTN_UNROLL for (int r = 0; r < kRows; r += kCell) {
       Vec p[kCell];
       RINGATTN_UNROLL for (int e = 0; e < kCell; ++e) {
         p[e] = Exp2Scaled<kForwardDegree>(hn::Sub(s[r + e][v], shift), slope);
         sum = hn::Add(sum, p[e]);
       }
-      hn::Store(MakeCell(p), d, p_row + r / kCell * kGroup + v * kLanes);
+      const Vec cell = MakeCell(p);
+      hn::Store(cell, d, p_row + r / kCell * kGroup + v * kLanes);
+      if constexpr (kCell > 1) weight = AddElements(cell, weight);
     }
     hn::Store(sum, d, sum_of + v * kLanes);
+    if constexpr (kCell > 1) hn::Store(weight, d, weight_of + v * kLanes);
   }
 }
 
