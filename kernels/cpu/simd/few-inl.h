@@ -86,8 +86,9 @@ struct PanelReader<DType::f32> {
 };
 
 // Distance in bytes of what is fetched ahead, line by line in the order of memory, although a tile reads
-// several panels side by side: memory and its own prefetcher are fastest so. Half of L1, and 500 cycles at
-// the rate of the last-level cache.
+// several panels side by side: memory and its own prefetcher are fastest so. 500 cycles at the rate of the
+// last-level cache. One query of fp32 passes so fast that lines may come to L1, of which this is half; where
+// there is more to compute, L2 can have more of them on the way.
 inline constexpr index_t kFewAhead = 16384;
 
 // Units [unit, unit + kWidth) for queries [query, query + kQueries).
@@ -95,6 +96,7 @@ template <DType kType, int kQueries, int kWidth>
 HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
   using Reader = PanelReader<kType>;
   constexpr int kBytes = kWidth * Reader::kTwoRows / kUnitsOfPanel, kLines = (kBytes + 63) / 64;
+  constexpr int kLevel = kType == DType::f32 && kQueries == 1 ? 3 : 2;
   const Columns d;
   const float* HWY_RESTRICT x = job.x + query * kFewStride;
   const std::byte* at[kWidth];
@@ -124,7 +126,8 @@ HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
       add(row++, odd);
     }
     for (; row + 2 <= rows.end; row += 2) {
-      RINGATTN_UNROLL for (int line = 0; line < kLines; ++line) __builtin_prefetch(ahead + line * 64);
+      RINGATTN_UNROLL for (int line = 0; line < kLines; ++line)
+          __builtin_prefetch(ahead + line * 64, 0, kLevel);
       ahead += kBytes;
       read(row);
       add(row, even);
