@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   ringattn::register_exp2();
   ringattn::register_packing();
   ringattn::register_masks();
+  ringattn::register_few_queries();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -111,5 +111,6 @@ void register_tiles();
 void register_exp2();
 void register_packing();
 void register_masks();
+void register_few_queries();
 
 }  // namespace ringattn

@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/backward_pack.h"
 #include "kernels/cpu/backward_run.h"
+#include "kernels/cpu/few.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/run.h"
@@ -39,8 +40,10 @@ std::size_t arena_bytes(const KernelConfig& config, Pass pass) {
         checked_sum(static_cast<index_t>(state),
                     checked_product({index_t{config.threads}, scratch, index_t{sizeof(float)}})));
   };
+  const auto few = static_cast<std::size_t>(checked_product(
+      {few_scratch_floats(config.shape, config.q_rows, config.threads), index_t{sizeof(float)}}));
   const std::size_t forward =
-      bytes(StateLayout(config.shape, config.q_rows).bytes, scratch_floats(config.shape, config.dtype));
+      bytes(StateLayout(config.shape, config.q_rows).bytes, scratch_floats(config.shape, config.dtype)) + few;
   if (pass == Pass::forward) return forward;
   return std::max(forward, bytes(RowsLayout(config.shape, config.q_rows).bytes,
                                  ScratchLayout(config.shape, config.dtype).floats));
@@ -109,19 +112,24 @@ class CpuKernel final : public Kernel {
     check_block(block, block_bytes(k_rows), alignof(float));
     const Schedule schedule(tiles, config_.q_rows, k_rows);
     const BlockLayout block_layout(config_.shape, config_.dtype, k_rows);
-    attend_block({.target = target_,
-                  .shape = config_.shape,
-                  .dtype = config_.dtype,
-                  .threads = config_.threads,
-                  .slope = scaling_.slope,
-                  .state_layout = layout_,
-                  .state = arena_.data.get(),
-                  .block_layout = block_layout,
-                  .block = block.data(),
-                  .k_rows = k_rows,
-                  .scratch = reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
-                  .schedule = schedule},
-                 poll);
+    const AttendRun run{.target = target_,
+                        .shape = config_.shape,
+                        .dtype = config_.dtype,
+                        .threads = config_.threads,
+                        .slope = scaling_.slope,
+                        .state_layout = layout_,
+                        .state = arena_.data.get(),
+                        .block_layout = block_layout,
+                        .block = block.data(),
+                        .k_rows = k_rows,
+                        .scratch = reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
+                        .schedule = schedule};
+    if (const auto rows = few_rows(schedule, config_.q_rows, few_limit(target_, config_.dtype))) {
+      float* scratch = run.scratch + config_.threads * scratch_floats(config_.shape, config_.dtype);
+      attend_few(run, *rows, config_.q_rows, scratch, poll);
+    } else {
+      attend_block(run, poll);
+    }
   }
 
   void finish(const TensorView& out, const LseView& lse) override {

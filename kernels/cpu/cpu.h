@@ -37,9 +37,9 @@ std::string cpu_product(DType dtype, const std::string& isa = "auto");
 double measure_product_peak(DType dtype, int threads, const std::string& isa = "auto", double seconds = 0.1);
 
 // Bytes a second that `threads` threads read together, measured for about `seconds` by the best instruction
-// set: the best of repeated passes over a buffer of `bytes` that the threads which read a part of it have
-// touched first. A buffer of several times the last-level cache gives the memory's rate. Throws UsageError if
-// threads < 1 or bytes = 0, OutOfMemory if there is no room for the buffer.
-double measure_read_bandwidth(int threads, std::size_t bytes, double seconds);
+// set: the best of repeated passes over a buffer of `bytes`, a share each, that the same threads have touched
+// first. A buffer of several times the last-level cache gives the memory's rate, which is the ceiling of few
+// queries. Throws UsageError if threads < 1 or a share is below 64 bytes, OutOfMemory if there is no room.
+double measure_read_bandwidth(int threads, std::size_t bytes, double seconds = 0.1);
 
 }  // namespace ringattn

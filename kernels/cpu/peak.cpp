@@ -56,21 +56,28 @@ double measure_product_peak(DType dtype, int threads, const std::string& isa, do
 
 double measure_read_bandwidth(int threads, std::size_t bytes, double seconds) {
   check_threads(threads);
-  if (bytes == 0) throw UsageError("bytes is 0, the buffer to be read has at least 1");
+  const auto team = static_cast<std::size_t>(threads);
+  const std::size_t share = bytes / team / 64 * 64;
+  if (share == 0)
+    throw UsageError("bytes: " + std::to_string(bytes) + " are less than 64 for each of " +
+                     std::to_string(threads) + " threads");
   const cpu::Target& target = cpu::target_named("auto");
-  const Buffer buffer = cpu::allocate_zeroed(bytes, threads);
+  const Buffer buffer = cpu::allocate_zeroed(share * team, threads);
+  // So many passes at a time that starting the threads takes no part in it.
+  const std::size_t passes = ((std::size_t{16} << 20) + share - 1) / share;
+  const auto words = static_cast<index_t>(share / sizeof(std::uint32_t));
+  const auto* all = reinterpret_cast<const std::uint32_t*>(buffer.data.get());
   std::atomic<std::uint32_t> sink = 0;
   double best = 0;
   const Clock::time_point begin = Clock::now();
   do {
     const Clock::time_point start = Clock::now();
-    cpu::on_every_thread(threads, [&](int thread, int team) noexcept {
-      cpu::for_own_parts(bytes, thread, team, [&](std::size_t first, std::size_t count) noexcept {
-        sink |= target.read_all(reinterpret_cast<const std::uint32_t*>(buffer.data.get() + first),
-                                static_cast<index_t>(count / sizeof(std::uint32_t)));
-      });
+    int members = 0;  // the OpenMP runtime may give fewer than were asked for
+    cpu::on_every_thread(threads, [&](int thread, int team_size) noexcept {
+      for (std::size_t pass = 0; pass < passes; ++pass) sink |= target.read_all(all + thread * words, words);
+      if (thread == 0) members = team_size;
     });
-    best = std::max(best, static_cast<double>(bytes) / elapsed(start));
+    best = std::max(best, static_cast<double>(share * passes) * members / elapsed(start));
   } while (elapsed(begin) < seconds);
   return best;
 }

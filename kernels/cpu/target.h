@@ -47,8 +47,38 @@ struct GradientStep {
   bool k_finite = true;  // false: K holds NaN or infinity, which hidden keys must not spread
 };
 
+// Rows [begin, end) of a panel.
+struct PanelRows {
+  int begin, end;
+  friend bool operator==(const PanelRows&, const PanelRows&) = default;
+};
+
+// y[n][8 c + r] = (add ? y[n][8 c + r] : 0) + sum over the rows i of `rows`, in order, panel_c[i][r] *
+// x[n][i]: scores, if panels are those of K and x a query; an output, if they are those of V and x its
+// probabilities.
+struct PanelProduct {
+  const std::byte* panels = nullptr;  // each [..][8] in the wire dtype
+  DType dtype = DType::f32;
+  index_t panel_bytes = 0;            // from one panel to the next
+  int count = 0;                      // panels
+  std::span<const PanelRows> rows{};  // ascending; no others are touched
+  const float* x = nullptr;           // [queries][kFewStride]
+  int queries = 0;
+  float* y = nullptr;  // [queries][y_stride]
+  index_t y_stride = 0;
+  bool add = false;
+};
+
+// A query's running maximum and sum, as in RowState.
+struct FewRow {
+  float shift, limit, sum;
+  bool seen;  // a key, whatever its score
+};
+
 // Distance in floats of the 8 staged rows; not a power of two, so that they do not compete for a cache set.
 inline constexpr int kStageStride = kMaxDim + 16;
+// Likewise of the queries of PanelProduct, and of their probabilities.
+inline constexpr int kFewStride = kMaxDim + 16;
 
 struct Magnitude {
   bool finite;    // all of them
@@ -104,6 +134,11 @@ struct Target {
   void (*attend)(const GroupStep&);
   void (*fold)(const GroupView& part, const GroupView& whole, int dim_v, float slope);
   bool (*all_finite)(const float* x, index_t n);
+
+  // attention of few queries
+  void (*panel_product)(const PanelProduct&);
+  // Turns `keys` scores, a multiple of 16, into probabilities; hidden ones are -inf. Rescales o if need be.
+  void (*few_softmax)(float* scores, int keys, FewRow& row, float* o, int dim_v, float slope);
 
   // backward, in this order
   void (*probabilities)(const GradientStep&);           // p and ds

@@ -15,6 +15,7 @@
 
 #include "kernels/cpu/simd/attend-inl.h"
 #include "kernels/cpu/simd/checks-inl.h"
+#include "kernels/cpu/simd/few-inl.h"
 #include "kernels/cpu/simd/fold-inl.h"
 #include "kernels/cpu/simd/key_gradients-inl.h"
 #include "kernels/cpu/simd/probabilities-inl.h"
@@ -57,6 +58,8 @@ const Target& ThisTarget() {
       .attend = Attend,
       .fold = Fold,
       .all_finite = AllFinite,
+      .panel_product = Product,
+      .few_softmax = FewSoftmax,
       .probabilities = Probabilities,
       .key_gradients = KeyGradients,
       .query_gradients = QueryGradients,
