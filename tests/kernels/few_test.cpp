@@ -251,20 +251,5 @@ TEST_P(EveryIsa, RowsBesideFewQueriesStayUntouched) {
   }
 }
 
-TEST(ReadBandwidth, IsPlausible) {
-  for (const int threads : {1, 2}) {
-    const double rate = measure_read_bandwidth(threads, std::size_t{4} << 20, 0.02);
-    EXPECT_GT(rate, 1e8);  // slower than any machine that runs this
-    EXPECT_LT(rate, 1e13);
-  }
-  EXPECT_THROW(measure_read_bandwidth(0, 1 << 20), UsageError);
-  try {
-    measure_read_bandwidth(2, 100'000);
-    FAIL() << "less than 64 KiB a thread was accepted";
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("bytes: 100000"), std::string::npos) << error.what();
-  }
-}
-
 }  // namespace
 }  // namespace ringattn::test
