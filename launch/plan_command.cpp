@@ -44,7 +44,7 @@ void plan_command(const Options& options) {
                     .threads = planned_threads(options),
                     .tiles = options.tiles};
   if (options.rank) {
-    report.detail.emplace(problem, sharding, *options.rank);
+    report.detail = Plan(problem, sharding, *options.rank);
     report.survey = survey_rank(problem, sharding, *report.detail, report.threads);
   } else {
     report.survey = survey_ring(problem, sharding, report.threads);
