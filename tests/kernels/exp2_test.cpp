@@ -7,14 +7,7 @@
 #include <random>
 
 #include "tests/kernels/exp2_sweep.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RINGATTN_SANITIZED true
-#elif defined(__has_feature)
-#define RINGATTN_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define RINGATTN_SANITIZED false
-#endif
+#include "tests/support/sanitized.h"
 
 namespace ringattn::test {
 namespace {
@@ -24,7 +17,7 @@ using cpu::Target;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 // A prime, so that the inputs have every low bit: 53 million floats from all exponents.
-constexpr std::uint32_t kStep = RINGATTN_SANITIZED ? 9973 : 61;
+constexpr std::uint32_t kStep = kSanitized ? 9973 : 61;
 
 class Exp2OfSlope : public testing::TestWithParam<float> {};
 

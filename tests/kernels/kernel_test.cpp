@@ -8,20 +8,10 @@
 
 #include "src/error.h"
 #include "tests/kernels/every_isa.h"
-
-// g++ and clang tell in different ways.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RINGATTN_SANITIZED true
-#elif defined(__has_feature)
-#define RINGATTN_SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define RINGATTN_SANITIZED false
-#endif
+#include "tests/support/sanitized.h"
 
 namespace ringattn::test {
 namespace {
-
-constexpr bool kSanitized = RINGATTN_SANITIZED;
 
 // Carried state: blocks whose ends are multiples of a span of 2,048 keys give the bits of one block.
 TEST_P(EveryIsa, SplittingAtSpansChangesNoBit) {

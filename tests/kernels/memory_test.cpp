@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,37 +89,32 @@ TEST(Threads, OfATeamAreCalledOnceEach) {
   }
 }
 
-// KiB of this process that huge pages hold; -1 if the system does not tell.
-long huge_kib() {
-  std::ifstream file("/proc/self/smaps_rollup");
+// Whether the page at `address` is advised to be a huge one; empty if the system does not tell.
+std::optional<bool> advised(const std::byte* address) {
+  std::ifstream file("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  bool here = false;
   for (std::string line; std::getline(file, line);) {
-    long kib = 0;
-    if (std::sscanf(line.c_str(), "AnonHugePages: %ld kB", &kib) == 1) return kib;
+    std::uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      here = begin <= wanted && wanted < end;
+    if (here && line.rfind("VmFlags:", 0) == 0) return line.find(" hg") != std::string::npos;
   }
-  return -1;
+  return std::nullopt;
 }
 
-// The system gives huge pages when it has some; of several buffers one at least gets all that it can.
-TEST(Memory, IsInHugePagesToItsEnd) {
-  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
-  std::string setting;
-  if (!std::getline(file, setting)) GTEST_SKIP() << "this system does not tell about transparent huge pages";
-  if (setting.find("[never]") != std::string::npos)
-    GTEST_SKIP() << "transparent huge pages are off: " << setting;
-  const auto given = [](std::size_t bytes, std::vector<Buffer>& buffers) {
-    const long before = huge_kib();
-    buffers.push_back(allocate_zeroed(bytes, 2));
-    return huge_kib() - before;
-  };
-  std::vector<Buffer> buffers;  // held, so that each has memory of its own
-  if (given(64 * kMiB, buffers) <= 0) GTEST_SKIP() << "the system gave no huge page for 64 MiB";
+// Whether the system has a huge page to give is its own affair. The advice reaches to the end of the last
+// one: a page that is advised in part stays a row of small ones.
+TEST(Memory, IsAdvisedToBeInHugePagesToTheEndOfTheLast) {
   for (const std::size_t bytes : {512 * kKiB, 600 * kKiB, 3000 * kKiB, 8 * kMiB + 1}) {
-    const long whole = static_cast<long>((bytes + kHugePage - 1) / kHugePage * kHugePage / kKiB);
-    long most = 0;
-    for (int i = 0; i < 8 && most < whole; ++i) most = std::max(most, given(bytes, buffers));
-    EXPECT_GE(most, whole) << bytes << " bytes";
+    const Buffer buffer = allocate_zeroed(bytes, 2);
+    const std::size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    for (const std::size_t at : {std::size_t{0}, bytes - 1, whole - 1}) {
+      const std::optional<bool> huge = advised(buffer.data.get() + at);
+      if (!huge) GTEST_SKIP() << "this system does not tell the flags of its mappings";
+      EXPECT_TRUE(*huge) << "byte " << at << " of " << bytes;
+    }
   }
-  EXPECT_LE(given(512 * kKiB - 1, buffers), 0) << "a small buffer is not worth a huge page";
 }
 
 }  // namespace
