@@ -68,7 +68,7 @@ TEST_P(PairsOfEveryTarget, MagnitudesLeaveOutWhatIsNotFinite) {
   EXPECT_TRUE(found.finite);
   EXPECT_EQ(found.largest, 3.0f);
   for (const float bad : {kNan, kInf, -kInf})
-    for (const std::size_t at : {0, 63, 130}) {
+    for (const std::size_t at : {std::size_t{0}, std::size_t{63}, std::size_t{130}}) {
       std::vector<std::uint16_t> y = x;
       y[at] = bf16_from_f32(bad);
       found = target().magnitude_bf16(y.data(), 131);
