@@ -27,6 +27,7 @@ struct Member {
   float* scratch;                 // part_floats of it
   std::span<const Piece> pieces;  // not yet seen
   bool seen = false;              // something of this span
+  bool touched = false;           // anything at all, so that it is in the L2 cache
 };
 
 // The following spans of a member are summed in scratch.
@@ -113,7 +114,9 @@ class KeyStep {
       magnitude_ = run.target.magnitude_bf16(values_, rows_ * run.block_layout.dim_v);
   }
 
-  void attend(const GroupView& group, const Piece& piece) {
+  // `next`: of the group that comes after this one, see GroupStep; may be null.
+  void attend(const GroupView& group, const Piece& piece, const float* next) {
+    next_ = next;
     if (run_.dtype == DType::f32) {
       GroupStep step = step_of(group, piece, first_, rows_, keys_, values_);
       step.v_finite = all_shown(step) || finite(step.v, rows_, first_);
@@ -155,7 +158,9 @@ class KeyStep {
             .lane_begin = piece.lane_begin,
             .lane_end = piece.lane_end,
             .lo = near(piece.lo),
-            .hi = near(piece.hi)};
+            .hi = near(piece.hi),
+            .next = next_,
+            .next_floats = static_cast<int>(run_.state_layout.q_floats + run_.state_layout.o_floats)};
   }
 
   // Only where some pair of the register tiles is hidden can a hidden key touch a row.
@@ -194,6 +199,7 @@ class KeyStep {
   const std::byte *keys_, *values_;  // K and V of the first key
   index_t first_, rows_;
   float* scratch_;
+  const float* next_ = nullptr;
   index_t widened_ = -1, checked_ = -1;  // by their first key
   bool finite_ = false;
   Magnitude magnitude_{.finite = true, .largest = 0};
@@ -206,6 +212,12 @@ struct Members {
   Range keys;
 
   std::span<Member> all() { return std::span(list).first(count); }
+  // Queries and output of the member after this one, which lie together, if its turn has not come yet.
+  const float* next_untouched(Member& member) {
+    member.touched = true;
+    const Member* next = &member + 1;
+    return next < list.data() + count && !next->touched ? next->whole.q : nullptr;
+  }
 };
 
 Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int thread) {
@@ -241,7 +253,7 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
         if (piece.k.begin >= first + step) break;
         if (piece.k.end <= first) continue;
         if (!block) block.emplace(run, task, first, thread);
-        block->attend(member.part, piece);
+        block->attend(member.part, piece, members.next_untouched(member));
         member.seen = true;
       }
       if (span_ends && std::exchange(member.seen, false)) end_span(run, member);
