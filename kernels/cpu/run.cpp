@@ -92,7 +92,9 @@ index_t wide_queries_at(const HeadShape& shape) {
 index_t step_keys(const AttendRun& run) {
   if (run.dtype == DType::f16 || (run.dtype == DType::bf16 && !run.target.pairs)) return kKeyBlock;
   const index_t dims = run.shape.head_dim + run.shape.head_dim_v;
-  return dims <= 256 ? kStepKeys : dims <= 512 ? kStepKeys / 2 : kStepKeys / 4;
+  return std::min(run.target.step_keys, dims <= 256   ? kStepKeys
+                                        : dims <= 512 ? kStepKeys / 2
+                                                      : kStepKeys / 4);
 }
 
 struct Task {

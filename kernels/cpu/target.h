@@ -133,6 +133,7 @@ struct Target {
   const PairTarget* pairs = nullptr;  // null: 16-bit elements are widened
 
   // attention
+  int step_keys;  // of a GroupStep, so that their probabilities come fast enough for the output's tiles
   void (*attend)(const GroupStep&);
   void (*fold)(const GroupView& part, const GroupView& whole, int dim_v, float slope);
   bool (*all_finite)(const float* x, index_t n);

@@ -55,6 +55,7 @@ namespace ringattn::cpu::HWY_NAMESPACE {
 const Target& ThisTarget() {
   static const Target target{
       .name = hwy::TargetName(HWY_TARGET),
+      .step_keys = kTargetStepKeys,
       .attend = Attend,
       .fold = Fold,
       .all_finite = AllFinite,
