@@ -46,7 +46,7 @@ inline constexpr int kStrips = kGroup / kStrip;
 static_assert(kGroup % kStrip == 0 && kPanel % kRows == 0);
 
 // Keys of a step. 24 accumulators leave the loads of a tile time to come from the L2 cache, and longer sums
-// in registers save more; 12 do not (8 points of the peak), so that P must stay in the L1 cache.
+// in registers save more; 12 do not (4 to 7 points of the peak), so that P must stay in the L1 cache.
 inline constexpr int kTargetStepKeys = RINGATTN_AVX512 ? kStepKeys : kKeyBlock;
 
 inline constexpr float kNegInf = -std::numeric_limits<float>::infinity();
