@@ -14,7 +14,7 @@ namespace {
 // the stream from memory below 1 GB/s a core.
 constexpr index_t kTaskGroups = 8;
 
-// Sums are formed in three levels, so that what is small is not lost in what is large: a step in
+// Sums are formed in three levels, so that what is small is not lost in what is large: the keys of a step in
 // registers, those of a span of 2,048 keys in scratch, spans in the carried state. A rank of a ring sees its
 // own keys first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each
 // below half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
