@@ -65,7 +65,8 @@ class Kernel {
   virtual void reserve(Pass pass) = 0;
   virtual Buffer allocate(std::size_t bytes) const = 0;  // throws OutOfMemory naming the size
 
-  // Takes q [batch, q_rows, num_heads, head_dim], turned and scaled, and forgets everything seen so far.
+  // Takes q [batch, q_rows, num_heads, head_dim], turned and scaled, and forgets everything seen so far. q
+  // must stay what it is until the last block has been attended.
   virtual void load_queries(const ConstTensorView& q, const Rotation& rotation) = 0;
   // Writes k [batch, k_rows, num_heads_kv, head_dim] (turned) and v [.., head_dim_v] as one block.
   virtual void load_block(const ConstTensorView& k, const ConstTensorView& v, const Rotation& rotation,
@@ -77,6 +78,13 @@ class Kernel {
   // Writes out [batch, q_rows, num_heads, head_dim_v], rounded once to the tensor's dtype (to nearest even),
   // and lse if it is not null. A row that saw nothing: out 0, lse -inf. The state survives.
   virtual void finish(const TensorView& out, const LseView& lse) = 0;
+  // attend() and then finish(), to the same bits, but rows may be written when they have seen all that they
+  // will see. The state does not survive.
+  virtual void attend_last(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                           const TensorView& out, const LseView& lse, const Poll& poll) {
+    attend(tiles, block, k_rows, poll);
+    finish(out, lse);
+  }
 
   // Backward, after reserve(Pass::backward). With p_ij = exp(softmax_scale * q_i k_j - lse_i) and
   // delta_i = sum_e dout_ie out_ie (Dao et al., arXiv:2205.14135, algorithm 4; arXiv:2307.08691,

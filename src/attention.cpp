@@ -218,17 +218,13 @@ Timing RingAttention::forward(const ConstTensorView& q, const ConstTensorView& k
   });
 
   Timing timing;
-  auto start = Clock::now();
+  const auto start = Clock::now();
   if (self.options.mode != Mode::comm_only) self.kernel->load_queries(q, self.q_rotation(positions));
   self.kernel->load_block(k, v, self.k_rotation(positions), self.own_block());
   timing.load = seconds_since(start);
 
-  run_forward(*self.plan, *self.kernel, *self.comm, self.slots, self.options.mode, self.options.deadline,
-              timing);
-
-  start = Clock::now();
-  if (self.options.mode != Mode::comm_only) self.kernel->finish(out, lse);
-  timing.finish = seconds_since(start);
+  run_forward(*self.plan, *self.kernel, *self.comm, self.slots, out, lse, self.options.mode,
+              self.options.deadline, timing);
   return timing;
 }
 

@@ -81,13 +81,14 @@ double Timing::wait() const {
 
 // At hop s slot s mod 2 holds the block at hand and is being sent on, while the other slot takes the next
 // block from the previous rank. After the last hop nothing is sent: nobody needs the blocks that are left.
-void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots, Mode mode,
-                 std::chrono::milliseconds patience, Timing& timing) {
+void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots, const TensorView& out,
+                 const LseView& lse, Mode mode, std::chrono::milliseconds patience, Timing& timing) {
   const auto& hops = plan.hops();
   const auto block_at = [&](std::size_t s) {
     return slots.block[s % 2].bytes().first(kernel.block_bytes(hops[s].k_rows));
   };
   timing.hops.assign(hops.size(), {});
+  bool written = false;
   for (std::size_t s = 0; s < hops.size(); ++s) {
     Stopwatch watch;
     Transfer blocks;
@@ -98,13 +99,21 @@ void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& sl
 
     if (mode != Mode::comm_only && hops[s].tile_count > 0) {
       const auto poll = blocks ? Poll([&] { blocks.test(); }) : Poll();
-      kernel.attend(plan.tiles(s), block_at(s), hops[s].k_rows, poll);
+      // Nothing that could still fail comes after the last hop.
+      written = s + 1 == hops.size();
+      if (written)
+        kernel.attend_last(plan.tiles(s), block_at(s), hops[s].k_rows, out, lse, poll);
+      else
+        kernel.attend(plan.tiles(s), block_at(s), hops[s].k_rows, poll);
     }
     timing.hops[s].compute = watch.lap();
 
     blocks.wait();
     timing.hops[s].wait += watch.lap();
   }
+  Stopwatch watch;
+  if (mode != Mode::comm_only && !written) kernel.finish(out, lse);
+  timing.finish = watch.lap();
 }
 
 // The turns deal with hops 1, 2, .. and after the last one with hop 0. Rank 0 of four ranks:

@@ -26,7 +26,8 @@ struct HopTiming {
 };
 struct Timing {
   std::vector<HopTiming> hops;
-  double load = 0, finish = 0;  // rotating and packing; unpacking and rounding
+  // Rotating and packing; unpacking and rounding, as far as the kernel has not done that during the last hop.
+  double load = 0, finish = 0;
   double compute() const;
   double wait() const;
 };
@@ -37,10 +38,10 @@ struct Slots {
   std::array<Buffer, 2> gradient;
 };
 
-// Attends over all hops of the plan. The kernel's queries are loaded and slot 0 holds this rank's own block.
-// Every wait ends `patience` after it began at the latest.
-void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots, Mode mode,
-                 std::chrono::milliseconds patience, Timing& timing);
+// Attends over all hops of the plan and writes out and lse. The kernel's queries are loaded and slot 0 holds
+// this rank's own block. Every wait ends `patience` after it began at the latest.
+void run_forward(const Plan& plan, Kernel& kernel, Communicator& comm, Slots& slots, const TensorView& out,
+                 const LseView& lse, Mode mode, std::chrono::milliseconds patience, Timing& timing);
 
 // What run_backward asks for when it is time: this rank's rows, while the first block is under way, and its
 // own keys and values.

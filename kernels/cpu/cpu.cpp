@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/cpu/backward_pack.h"
@@ -10,6 +11,7 @@
 #include "kernels/cpu/few.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/queries.h"
 #include "kernels/cpu/run.h"
 #include "src/error.h"
 
@@ -34,6 +36,12 @@ double rest_of_scale(double softmax_scale, const Scaling& scaling) {
   return softmax_scale == 0 ? 0 : softmax_scale / scaling.factor;
 }
 
+// Cosines and sines of all rows, if they turn.
+index_t angle_bytes(const KernelConfig& config) {
+  return checked_round_up(checked_product({config.q_rows, config.shape.head_dim, index_t{sizeof(float)}}),
+                          64);
+}
+
 std::size_t arena_bytes(const KernelConfig& config, Pass pass) {
   const auto bytes = [&](std::size_t state, index_t scratch) {
     return static_cast<std::size_t>(
@@ -42,8 +50,9 @@ std::size_t arena_bytes(const KernelConfig& config, Pass pass) {
   };
   const auto few = static_cast<std::size_t>(checked_product(
       {few_scratch_floats(config.shape, config.q_rows, config.threads), index_t{sizeof(float)}}));
-  const std::size_t forward =
-      bytes(StateLayout(config.shape, config.q_rows).bytes, scratch_floats(config.shape, config.dtype)) + few;
+  const auto carried = static_cast<std::size_t>(
+      checked_sum(static_cast<index_t>(StateLayout(config.shape, config.q_rows).bytes), angle_bytes(config)));
+  const std::size_t forward = bytes(carried, scratch_floats(config.shape, config.dtype)) + few;
   if (pass == Pass::forward) return forward;
   return std::max(forward, bytes(RowsLayout(config.shape, config.q_rows).bytes,
                                  ScratchLayout(config.shape, config.dtype).floats));
@@ -55,6 +64,7 @@ class CpuKernel final : public Kernel {
       : config_(config),
         target_(target_named(config.isa)),
         scaling_(scaling_of(config.softmax_scale)),
+        queries_(target_),
         layout_(config.shape, config.q_rows),
         rows_layout_(config.shape, config.q_rows),
         scratch_layout_(config.shape, config.dtype),
@@ -92,8 +102,12 @@ class CpuKernel final : public Kernel {
     const HeadShape& shape = config_.shape;
     check_tensor("q", q, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim});
     check_rotation(rotation, shape.head_dim);
-    if (room_ == Pass::backward) clear_forward_scratch();
-    pack_queries(target_, q, rotation, scaling_.factor, layout_, arena_.data.get(), config_.threads);
+    if (std::exchange(scratch_used_, false)) clear_forward_scratch();
+    auto* const angles = reinterpret_cast<float*>(arena_.data.get() + layout_.bytes);
+    queries_.take(q, rotation, scaling_.factor,
+                  {angles, static_cast<std::size_t>(angle_bytes(config_)) / sizeof(float)}, config_.threads);
+    for (index_t group = 0; group < shape.batch * shape.num_heads * layout_.groups; ++group)
+      group_view(layout_, arena_.data.get(), 0, 0, group).rows->seen = Seen::nothing;
   }
 
   void load_block(const ConstTensorView& k, const ConstTensorView& v, const Rotation& rotation,
@@ -109,34 +123,19 @@ class CpuKernel final : public Kernel {
 
   void attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
               const Poll& poll) override {
-    check_block(block, block_bytes(k_rows), alignof(float));
-    const Schedule schedule(tiles, config_.q_rows, k_rows);
-    const BlockLayout block_layout(config_.shape, config_.dtype, k_rows);
-    const AttendRun run{.target = target_,
-                        .shape = config_.shape,
-                        .dtype = config_.dtype,
-                        .threads = config_.threads,
-                        .slope = scaling_.slope,
-                        .state_layout = layout_,
-                        .state = arena_.data.get(),
-                        .block_layout = block_layout,
-                        .block = block.data(),
-                        .k_rows = k_rows,
-                        .scratch = reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
-                        .schedule = schedule};
-    if (const auto rows = few_rows(schedule, config_.q_rows, few_limit(target_, config_.dtype))) {
-      float* scratch = run.scratch + config_.threads * scratch_floats(config_.shape, config_.dtype);
-      attend_few(run, *rows, config_.q_rows, scratch, poll);
-    } else {
-      attend_block(run, poll);
-    }
+    attend_block(tiles, block, k_rows, nullptr, poll);
+  }
+
+  void attend_last(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                   const TensorView& out, const LseView& lse, const Poll& poll) override {
+    check_outputs(out, lse);
+    const Outputs outputs{.out = out, .lse = lse};
+    attend_block(tiles, block, k_rows, &outputs, poll);
+    finish(out, lse);
   }
 
   void finish(const TensorView& out, const LseView& lse) override {
-    const HeadShape& shape = config_.shape;
-    check_tensor("out", as_const(out), out.dtype,
-                 {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
-    check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
+    check_outputs(out, lse);
     unpack_output(target_, layout_, arena_.data.get(), scaling_.slope, out, lse, config_.threads);
   }
 
@@ -150,6 +149,7 @@ class CpuKernel final : public Kernel {
     check_tensor("out", out, config_.dtype, {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
     check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
     check_rotation(rotation, shape.head_dim);
+    scratch_used_ = true;
     pack_rows(target_, {.q = q, .dout = dout, .out = out, .lse = lse}, rotation, scaling_.factor,
               rows_layout_, arena_.data.get(), config_.threads, poll);
     next_span_ = 0;
@@ -207,21 +207,63 @@ class CpuKernel final : public Kernel {
   }
 
  private:
-  // Forward's scratch is 0 between its tasks (run.cpp), but backward works in the same arena and leaves its
-  // own numbers there: a forward after it would add them to its sums.
+  void check_outputs(const TensorView& out, const LseView& lse) const {
+    const HeadShape& shape = config_.shape;
+    check_tensor("out", as_const(out), out.dtype,
+                 {shape.batch, config_.q_rows, shape.num_heads, shape.head_dim_v});
+    check_lse(lse, {shape.batch, shape.num_heads, config_.q_rows});
+  }
+
+  // `outputs`: null if more may follow.
+  void attend_block(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                    const Outputs* outputs, const Poll& poll) {
+    check_block(block, block_bytes(k_rows), alignof(float));
+    const Schedule schedule(tiles, config_.q_rows, k_rows);
+    const BlockLayout block_layout(config_.shape, config_.dtype, k_rows);
+    const AttendRun run{.target = target_,
+                        .shape = config_.shape,
+                        .dtype = config_.dtype,
+                        .threads = config_.threads,
+                        .slope = scaling_.slope,
+                        .queries = queries_,
+                        .state_layout = layout_,
+                        .state = arena_.data.get(),
+                        .block_layout = block_layout,
+                        .block = block.data(),
+                        .k_rows = k_rows,
+                        .scratch = forward_scratch(),
+                        .schedule = schedule,
+                        .outputs = outputs};
+    scratch_used_ = true;  // should this throw
+    if (const auto rows = few_rows(schedule, config_.q_rows, few_limit(target_, config_.dtype))) {
+      float* scratch = run.scratch + config_.threads * scratch_floats(config_.shape, config_.dtype);
+      attend_few(run, *rows, config_.q_rows, scratch, poll);
+    } else {
+      cpu::attend_block(run, poll);
+    }
+    scratch_used_ = false;
+  }
+
+  float* forward_scratch() {
+    return reinterpret_cast<float*>(arena_.data.get() + layout_.bytes + angle_bytes(config_));
+  }
+
+  // Forward's scratch is 0 between its tasks (run.cpp), but not after one that was broken off, and backward
+  // leaves its own numbers there: a forward after it would add them to its sums.
   void clear_forward_scratch() {
-    std::fill_n(reinterpret_cast<float*>(arena_.data.get() + layout_.bytes),
-                config_.threads * scratch_floats(config_.shape, config_.dtype), 0.0f);
+    std::fill_n(forward_scratch(), config_.threads * scratch_floats(config_.shape, config_.dtype), 0.0f);
   }
 
   KernelConfig config_;
   const Target& target_;
   Scaling scaling_;
+  Queries queries_;
   StateLayout layout_;
   RowsLayout rows_layout_;
   ScratchLayout scratch_layout_;
   Buffer arena_;  // groups of the pass at hand, then its scratch
   Pass room_ = Pass::forward;
+  bool scratch_used_ = false;  // and left as it is
   index_t next_span_ = 0;
 };
 

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
-#include <utility>
 
-#include "kernels/convert.h"
 #include "kernels/cpu/parallel.h"
 
 namespace ringattn::cpu {
@@ -76,32 +73,15 @@ Unit unit_at(const FewRun& few, index_t index) {
           .span = few.spans.begin + index % spans};
 }
 
-struct Lane {
-  GroupView group;
+// Which row of which head a query is.
+struct Query {
+  index_t head, group;
   int lane;
 };
-
-// Where the state of a query is.
-Lane lane_of(const FewRun& few, const Unit& unit, index_t query) {
+Query query_at(const FewRun& few, const Unit& unit, index_t query) {
   const index_t group = few.run.shape.group();
   const FewKeys& row = few.rows[static_cast<std::size_t>(query / group)];
-  const index_t head = unit.head_kv * group + query % group;
-  return {.group = group_view(few.run.state_layout, few.run.state, unit.batch, head, row.group),
-          .lane = row.lane};
-}
-
-void load_query(const Lane& from, index_t head_dim, float* to) {
-  const float* q = from.group.q + from.lane;
-  if (!from.group.rows->pairs) {
-    for (index_t e = 0; e < head_dim; ++e) to[e] = q[e * kGroup];
-    return;
-  }
-  for (index_t e = 0; e < head_dim; e += 2) {
-    std::uint16_t pair[2];
-    std::memcpy(pair, q + e / 2 * kGroup, sizeof(pair));
-    to[e] = f32_from_bf16(pair[0]);
-    if (e + 1 < head_dim) to[e + 1] = f32_from_bf16(pair[1]);
-  }
+  return {.head = unit.head_kv * group + query % group, .group = row.group, .lane = row.lane};
 }
 
 // The parts of ascending ranges that lie in [begin, end), relative to `begin`.
@@ -144,7 +124,9 @@ class SliceTask {
   void run(index_t begin, index_t end) {
     if (begin >= end) return;
     for (index_t n = 0; n < queries(); ++n) {
-      load_query(lane_of(few_, unit_, unit_.first_query + n), few_.run.shape.head_dim, x_ + n * kFewStride);
+      const Query query = query_at(few_, unit_, unit_.first_query + n);
+      few_.run.queries.load_row(unit_.batch, query.head, query.group * kGroup + query.lane,
+                                x_ + n * kFewStride);
     }
     std::fill_n(slice_.o, queries() * few_.dim_v(), 0.0f);
     for (index_t first = begin; first < end; first += kStep) step(first, std::min(first + kStep, end));
@@ -264,13 +246,15 @@ struct State {
   index_t step;   // from one column of o to the next
 };
 
-State state_of(const FewRun& few, const Lane& at) {
-  RowState& rows = *at.group.rows;
-  if (std::exchange(rows.empty, false)) std::fill_n(at.group.o, few.run.state_layout.o_floats, 0.0f);
+State state_of(const FewRun& few, index_t batch, const Query& at) {
+  const StateLayout& layout = few.run.state_layout;
+  const GroupView group = group_view(layout, few.run.state, batch, at.head, at.group);
+  RowState& rows = *group.rows;
+  if (rows.seen == Seen::nothing) begin_group(layout, group);
   return {.shift = &rows.shift[at.lane],
           .limit = &rows.limit[at.lane],
           .sum = &rows.sum[at.lane],
-          .o = at.group.o + at.lane,
+          .o = group.o + at.lane,
           .weight = &rows.weight[at.lane],
           .step = kGroup};
 }
@@ -318,7 +302,7 @@ void merge_unit(const FewRun& few, const Unit& unit, index_t first) {
       row.seen = true;
       merge(few, slice.rows[n], slice.o + n * few.dim_v(), state);
     }
-    if (row.seen) merge(few, row, o, state_of(few, lane_of(few, unit, unit.first_query + n)));
+    if (row.seen) merge(few, row, o, state_of(few, unit.batch, query_at(few, unit, unit.first_query + n)));
   }
 }
 

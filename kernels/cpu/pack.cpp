@@ -12,67 +12,6 @@
 namespace ringattn::cpu {
 namespace {
 
-void reset(const GroupView& group, bool pairs) {
-  std::fill_n(group.rows->shift, kGroup, 0.0f);
-  std::fill_n(group.rows->limit, kGroup, -std::numeric_limits<float>::infinity());
-  std::fill_n(group.rows->sum, kGroup, 0.0f);
-  std::fill_n(group.rows->weight, kGroup, 0.0f);
-  group.rows->pairs = pairs;
-  group.rows->empty = true;
-}
-
-// Eight rows of 16-bit elements as pairs, to be turned into columns of cells.
-struct PairedRows {
-  alignas(64) float cells[kPanel * kStageStride];
-
-  // Rounds what the stage holds.
-  void take(const Target& target, const Stage& stage, DType dtype, index_t dim) {
-    for (int r = 0; r < kPanel; ++r) {
-      std::byte* row = begin_row(r, stage.valid(), dim);
-      if (r < stage.valid()) target.narrow(stage.row(r), dtype, dim, row);
-    }
-  }
-  // Copies rows [first, first + valid) as they are.
-  void copy(const ConstTensorView& t, index_t batch, index_t head, index_t first, int valid) {
-    const auto bytes = static_cast<std::size_t>(t.dim()) * size_of(t.dtype);
-    for (int r = 0; r < kPanel; ++r) {
-      std::byte* row = begin_row(r, valid, t.dim());
-      if (r < valid) std::memcpy(row, element_at(t, batch, first + r, head), bytes);
-    }
-  }
-
- private:
-  // 0 where nothing will be written: a row past the end, the last half cell of an odd row.
-  std::byte* begin_row(int r, int valid, index_t dim) {
-    float* row = cells + r * kStageStride;
-    const index_t written = r < valid ? dim / 2 : 0;
-    std::fill(row + written, row + (dim + 1) / 2, 0.0f);
-    return reinterpret_cast<std::byte*>(row);
-  }
-};
-
-// Eight lanes of a group's queries as pairs. Returns whether they may be multiplied as such.
-bool pack_query_pairs(const Target& target, const Stage& stage, index_t dim, float* q) {
-  PairedRows rows;
-  rows.take(target, stage, DType::bf16, dim);
-  target.rows_to_columns(rows.cells, kStageStride, 1.0f, (dim + 1) / 2, q, kGroup);
-  bool within = true;
-  for (int r = 0; r < stage.valid(); ++r)
-    within &= target.within_magnitudes(stage.row(r), dim, DotRange::kLowest, DotRange::kHighest);
-  return within;
-}
-
-// The queries of one head's group in fp32.
-void pack_wide_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation,
-                       double factor, index_t batch, index_t head, index_t group, float* to) {
-  Stage stage(target, rotation);
-  for (index_t lane = 0; lane < kGroup; lane += kPanel) {
-    stage.turn_to(group * kGroup + lane, q.rows());
-    stage.load(q, batch, head, factor);
-    target.rows_to_columns(stage.row(0), stage.stride(), stage.factor(), q.dim(), to + lane, kGroup);
-  }
-}
-
 // Rows [first, first + 64) of V, 8 columns of two rows at a time.
 void pack_value_pairs(const Target& target, const ConstTensorView& v, index_t batch, index_t head,
                       index_t first, index_t v_rows, std::byte* panels) {
@@ -107,31 +46,26 @@ float log_sum_exp(const RowState& rows, index_t lane, float slope) {
 
 }  // namespace
 
-void pack_queries(const Target& target, const ConstTensorView& q, const Rotation& rotation, double factor,
-                  const StateLayout& layout, std::byte* state, int threads) {
-  const bool pairs = target.pairs && q.dtype == DType::bf16;
-  parallel_tasks(threads, q.batch() * layout.groups, [&](index_t task, int) {
-    const index_t batch = task / layout.groups, group = task % layout.groups;
-    Stage stage(target, rotation);
-    for (index_t lane = 0; lane < kGroup; lane += kPanel) {
-      stage.turn_to(group * kGroup + lane, q.rows());
-      for (index_t head = 0; head < q.heads(); ++head) {
-        const GroupView view = group_view(layout, state, batch, head, group);
-        if (lane == 0) reset(view, pairs);
-        stage.load(q, batch, head, factor);
-        if (pairs) {
-          view.rows->pairs &= pack_query_pairs(target, stage, q.dim(), view.q + lane);
-        } else {
-          target.rows_to_columns(stage.row(0), stage.stride(), stage.factor(), q.dim(), view.q + lane,
-                                 kGroup);
-        }
-      }
-    }
-    for (index_t head = 0; pairs && head < q.heads(); ++head) {
-      const GroupView view = group_view(layout, state, batch, head, group);
-      if (!view.rows->pairs) pack_wide_queries(target, q, rotation, factor, batch, head, group, view.q);
-    }
-  });
+void PairedRows::take(const Target& target, const Stage& stage, DType dtype, index_t dim) {
+  for (int r = 0; r < kPanel; ++r) {
+    std::byte* row = begin_row(r, stage.valid(), dim);
+    if (r < stage.valid()) target.narrow(stage.row(r), dtype, dim, row);
+  }
+}
+
+void PairedRows::copy(const ConstTensorView& t, index_t batch, index_t head, index_t first, int valid) {
+  const auto bytes = static_cast<std::size_t>(t.dim()) * size_of(t.dtype);
+  for (int r = 0; r < kPanel; ++r) {
+    std::byte* row = begin_row(r, valid, t.dim());
+    if (r < valid) std::memcpy(row, element_at(t, batch, first + r, head), bytes);
+  }
+}
+
+std::byte* PairedRows::begin_row(int r, int valid, index_t dim) {
+  float* row = cells + r * kStageStride;
+  const index_t written = r < valid ? dim / 2 : 0;
+  std::fill(row + written, row + (dim + 1) / 2, 0.0f);
+  return reinterpret_cast<std::byte*>(row);
 }
 
 void pack_block(const Target& target, const ConstTensorView& k, const ConstTensorView& v,
@@ -173,33 +107,43 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
   });
 }
 
+void unpack_group(const Target& target, const RowState& rows, const float* o, float slope,
+                  const OutputRows& to) {
+  alignas(64) float staged[kPanel * kStageStride], divisors[kPanel];
+  const TensorView& out = to.out;
+  for (index_t lane = 0; lane < kGroup; lane += kPanel) {
+    const index_t row = to.group * kGroup + lane;
+    const int valid = static_cast<int>(std::clamp<index_t>(out.rows() - row, 0, kPanel));
+    if (valid == 0) return;
+    // A row that saw nothing: o is 0 and stays it.
+    for (int r = 0; r < kPanel; ++r)
+      divisors[r] = rows.weight[lane + r] == 0.0f ? 1.0f : rows.weight[lane + r];
+    const bool in_place = out.dtype == DType::f32 && valid == kPanel;
+    float* rows_of_out =
+        in_place ? reinterpret_cast<float*>(element_at(out, to.batch, row, to.head)) : staged;
+    target.quotients_to_rows(o + lane, kGroup, out.dim(), divisors, rows_of_out,
+                             in_place ? out.stride[1] : kStageStride);
+    for (int r = 0; r < valid; ++r) {
+      if (!in_place)
+        target.narrow(staged + r * kStageStride, out.dtype, out.dim(),
+                      element_at(out, to.batch, row + r, to.head));
+      if (!to.lse.data) continue;
+      to.lse.data[to.batch * to.lse.stride[0] + to.head * to.lse.stride[1] + (row + r) * to.lse.stride[2]] =
+          log_sum_exp(rows, lane + r, slope);
+    }
+  }
+}
+
 void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope,
                    const TensorView& out, const LseView& lse, int threads) {
   parallel_tasks(threads, out.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
-    alignas(64) float staged[kPanel * kStageStride], divisors[kPanel];
-    for (index_t lane = 0; lane < kGroup; lane += kPanel) {
-      const index_t row = group * kGroup + lane;
-      const int valid = static_cast<int>(std::clamp<index_t>(out.rows() - row, 0, kPanel));
-      const bool in_place = out.dtype == DType::f32 && valid == kPanel;
-      for (index_t head = 0; head < out.heads() && valid > 0; ++head) {
-        const GroupView view = group_view(layout, state, batch, head, group);
-        if (view.rows->empty) std::fill_n(view.o, layout.o_floats, 0.0f);
-        // A row that saw nothing: o is 0 and stays it.
-        for (int r = 0; r < kPanel; ++r)
-          divisors[r] = view.rows->weight[lane + r] == 0.0f ? 1.0f : view.rows->weight[lane + r];
-        float* rows = in_place ? reinterpret_cast<float*>(element_at(out, batch, row, head)) : staged;
-        target.quotients_to_rows(view.o + lane, kGroup, out.dim(), divisors, rows,
-                                 in_place ? out.stride[1] : kStageStride);
-        for (int r = 0; r < valid; ++r) {
-          if (!in_place)
-            target.narrow(staged + r * kStageStride, out.dtype, out.dim(),
-                          element_at(out, batch, row + r, head));
-          if (!lse.data) continue;
-          lse.data[batch * lse.stride[0] + head * lse.stride[1] + (row + r) * lse.stride[2]] =
-              log_sum_exp(*view.rows, lane + r, slope);
-        }
-      }
+    for (index_t head = 0; head < out.heads(); ++head) {
+      const GroupView view = group_view(layout, state, batch, head, group);
+      if (view.rows->seen == Seen::written) continue;
+      if (view.rows->seen == Seen::nothing) begin_group(layout, view);
+      unpack_group(target, *view.rows, view.o, slope,
+                   {.out = out, .lse = lse, .batch = batch, .head = head, .group = group});
     }
   });
 }

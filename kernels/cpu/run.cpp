@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
 
 namespace ringattn::cpu {
@@ -19,48 +20,68 @@ constexpr index_t kTaskGroups = 8;
 // own keys first, and a head that looks nearby gives them nearly all the weight; thousands of far keys, each
 // below half an ulp of that, would be lost if they were added to it one by one (4.5e-5 of the sum in
 // Forward.a_heavy_first_block_does_not_drown_many_light_keys).
-//
-// The first span of all is summed in place, to the same bits: the state it would be added to is 0.
 struct Member {
+  index_t batch, head, group;
   GroupView whole;                // the carried state
-  GroupView part;                 // the same queries, and the state of this span: in scratch, or `whole`
-  float* scratch;                 // part_floats of it
+  GroupView part;                 // in scratch: the queries, and the state of this span
   std::span<const Piece> pieces;  // not yet seen
   bool seen = false;              // something of this span
   bool touched = false;           // anything at all, so that it is in the L2 cache
 };
 
-// The following spans of a member are summed in scratch.
-void sum_apart(Member& member, index_t o_floats) {
-  member.part = {.q = member.whole.q,
-                 .o = member.scratch,
-                 .rows = reinterpret_cast<RowState*>(member.scratch + o_floats)};
-  *member.part.rows = *member.whole.rows;
-  std::fill_n(member.part.rows->sum, kGroup, 0.0f);
-  std::fill_n(member.part.rows->weight, kGroup, 0.0f);
-}
-
-Member make_member(const GroupView& whole, float* scratch, const StateLayout& layout,
-                   std::span<const Piece> pieces) {
-  Member member{.whole = whole, .part = whole, .scratch = scratch, .pieces = pieces};
-  if (whole.rows->empty) {
-    std::fill_n(whole.o, layout.o_floats, 0.0f);
+// Makes the queries and a state that has seen nothing but begins with the maxima so far.
+void touch(const AttendRun& run, Member& member) {
+  if (std::exchange(member.touched, true)) return;
+  if (member.whole.rows->seen == Seen::nothing) {
+    begin_rows(*member.part.rows);
   } else {
-    sum_apart(member, layout.o_floats);
+    *member.part.rows = *member.whole.rows;
+    std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+    std::fill_n(member.part.rows->weight, kGroup, 0.0f);
   }
-  return member;
+  member.part.rows->pairs = run.queries.load_group(member.batch, member.head, member.group, member.part.q);
 }
 
-void end_span(const AttendRun& run, Member& member) {
-  if (std::exchange(member.whole.rows->empty, false)) {
-    sum_apart(member, run.state_layout.o_floats);
+void write(const AttendRun& run, const Member& member, const GroupView& from) {
+  unpack_group(run.target, *from.rows, from.o, run.slope,
+               {.out = run.outputs->out,
+                .lse = run.outputs->lse,
+                .batch = member.batch,
+                .head = member.head,
+                .group = member.group});
+  member.whole.rows->seen = Seen::written;
+}
+
+// Adds the part to the whole and leaves it with o = sum = weight = 0. `last`: nothing will follow.
+void end_span(const AttendRun& run, Member& member, bool last) {
+  const index_t o_floats = run.state_layout.o_floats;
+  const bool first = member.whole.rows->seen == Seen::nothing;
+  if (first && last) {
+    write(run, member, member.part);
+    std::fill_n(member.part.o, o_floats, 0.0f);
+    return;
+  }
+  if (first) {
+    std::copy_n(member.part.o, o_floats, member.whole.o);
+    std::fill_n(member.part.o, o_floats, 0.0f);
+    *member.whole.rows = *member.part.rows;
+    std::fill_n(member.part.rows->sum, kGroup, 0.0f);
+    std::fill_n(member.part.rows->weight, kGroup, 0.0f);
   } else {
     run.target.fold(member.part, member.whole, static_cast<int>(run.block_layout.dim_v), run.slope);
   }
+  if (last) write(run, member, member.whole);
 }
 
-// Of one group in scratch; its o is 0 whenever no task is at work.
-index_t part_floats(index_t o_floats) { return o_floats + index_t{sizeof(RowState) / sizeof(float)}; }
+// Scratch of one member, in floats: o, which is 0 whenever no task is at work, the queries and the rows.
+index_t member_floats(const HeadShape& shape) {
+  return kGroup * (round_up(shape.head_dim_v, kPanel) + shape.head_dim) +
+         index_t{sizeof(RowState) / sizeof(float)};
+}
+GroupView part_at(const HeadShape& shape, float* scratch) {
+  float* const q = scratch + kGroup * round_up(shape.head_dim_v, kPanel);
+  return {.q = q, .o = scratch, .rows = reinterpret_cast<RowState*>(q + kGroup * shape.head_dim)};
+}
 
 // How the rows and heads of one (batch, KV head) are cut into tasks: `heads` query heads by `rows` groups of
 // rows each.
@@ -80,9 +101,7 @@ Deal deal(const AttendRun& run) {
 
 // Scratch of a thread, in floats: the parts of a task's groups; but for f32, 64 keys widened; and for bf16,
 // the queries of a group that holds pairs, widened.
-index_t wide_keys_at(const HeadShape& shape) {
-  return kTaskGroups * part_floats(kGroup * round_up(shape.head_dim_v, kPanel));
-}
+index_t wide_keys_at(const HeadShape& shape) { return kTaskGroups * member_floats(shape); }
 index_t wide_queries_at(const HeadShape& shape) {
   return wide_keys_at(shape) + kKeyBlock * (shape.head_dim + round_up(shape.head_dim_v, kPanel));
 }
@@ -116,8 +135,8 @@ class KeyStep {
       magnitude_ = run.target.magnitude_bf16(values_, rows_ * run.block_layout.dim_v);
   }
 
-  // `next`: of the group that comes after this one, see GroupStep; may be null.
-  void attend(const GroupView& group, const Piece& piece, const float* next) {
+  // `next`: the group that comes after this one, if it is not in the L2 cache yet; may be null.
+  void attend(const GroupView& group, const Piece& piece, const Member* next) {
     next_ = next;
     if (run_.dtype == DType::f32) {
       GroupStep step = step_of(group, piece, first_, rows_, keys_, values_);
@@ -148,21 +167,28 @@ class KeyStep {
     const auto near = [&](index_t x) {
       return static_cast<int>(std::clamp<index_t>(x - first, -1024, 1024));
     };
-    return {.group = group,
-            .k = static_cast<const float*>(k),
-            .v = static_cast<const float*>(v),
-            .head_dim = static_cast<int>(run_.block_layout.head_dim),
-            .dim_v = static_cast<int>(run_.block_layout.dim_v),
-            .v_rows = static_cast<int>(rows),
-            .slope = run_.slope,
-            .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first, 0)),
-            .key_end = static_cast<int>(std::min(piece.k.end - first, rows)),
-            .lane_begin = piece.lane_begin,
-            .lane_end = piece.lane_end,
-            .lo = near(piece.lo),
-            .hi = near(piece.hi),
-            .next = next_,
-            .next_floats = static_cast<int>(run_.state_layout.q_floats + run_.state_layout.o_floats)};
+    GroupStep step{.group = group,
+                   .k = static_cast<const float*>(k),
+                   .v = static_cast<const float*>(v),
+                   .head_dim = static_cast<int>(run_.block_layout.head_dim),
+                   .dim_v = static_cast<int>(run_.block_layout.dim_v),
+                   .v_rows = static_cast<int>(rows),
+                   .slope = run_.slope,
+                   .key_begin = static_cast<int>(std::max<index_t>(piece.k.begin - first, 0)),
+                   .key_end = static_cast<int>(std::min(piece.k.end - first, rows)),
+                   .lane_begin = piece.lane_begin,
+                   .lane_end = piece.lane_end,
+                   .lo = near(piece.lo),
+                   .hi = near(piece.hi),
+                   .next = {}};
+    if (!next_) return step;
+    step.next[0] = run_.queries.rows_of(next_->batch, next_->head, next_->group);
+    if (next_->whole.rows->seen != Seen::nothing)
+      step.next[1] = {.at = reinterpret_cast<const std::byte*>(next_->whole.o),
+                      .stride = kGroup * sizeof(float),
+                      .rows = step.dim_v,
+                      .row_bytes = kGroup * sizeof(float)};
+    return step;
   }
 
   // Only where some pair of the register tiles is hidden can a hidden key touch a row.
@@ -201,7 +227,7 @@ class KeyStep {
   const std::byte *keys_, *values_;  // K and V of the first key
   index_t first_, rows_;
   float* scratch_;
-  const float* next_ = nullptr;
+  const Member* next_ = nullptr;
   index_t widened_ = -1, checked_ = -1;  // by their first key
   bool finite_ = false;
   Magnitude magnitude_{.finite = true, .largest = 0};
@@ -214,11 +240,10 @@ struct Members {
   Range keys;
 
   std::span<Member> all() { return std::span(list).first(count); }
-  // Queries and output of the member after this one, which lie together, if its turn has not come yet.
-  const float* next_untouched(Member& member) {
-    member.touched = true;
+  // The member after this one, if its turn has not come yet.
+  const Member* next_untouched(const Member& member) const {
     const Member* next = &member + 1;
-    return next < list.data() + count && !next->touched ? next->whole.q : nullptr;
+    return next < list.data() + count && !next->touched ? next : nullptr;
   }
 };
 
@@ -233,9 +258,14 @@ Members members_of(const AttendRun& run, const Deal& deal, const Task& task, int
     for (const Piece& piece : pieces)
       members.keys = {std::min(members.keys.begin, piece.k.begin), std::max(members.keys.end, piece.k.end)};
     for (index_t head = task.first_head; head < end_head; ++head) {
-      const GroupView whole = group_view(run.state_layout, run.state, task.batch, head, group);
-      members.list[members.count++] = make_member(whole, scratch, run.state_layout, pieces);
-      scratch += part_floats(run.state_layout.o_floats);
+      members.list[members.count++] = {
+          .batch = task.batch,
+          .head = head,
+          .group = group,
+          .whole = group_view(run.state_layout, run.state, task.batch, head, group),
+          .part = part_at(run.shape, scratch),
+          .pieces = pieces};
+      scratch += member_floats(run.shape);
     }
   }
   return members;
@@ -247,7 +277,7 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
   const index_t step = step_keys(run);
   for (index_t first = keys.begin / step * step; first < keys.end; first += step) {
     std::optional<KeyStep> block;  // made when a group needs it: sparse masks skip many
-    const bool span_ends = (first + step) % kKeySpan == 0 || first + step >= keys.end;
+    const bool span_ends = (first + step) % kKeySpan == 0;
     for (Member& member : members.all()) {
       while (!member.pieces.empty() && member.pieces.front().k.end <= first)
         member.pieces = member.pieces.subspan(1);
@@ -255,10 +285,14 @@ void run_task(const AttendRun& run, const Deal& deal, const Task& task, int thre
         if (piece.k.begin >= first + step) break;
         if (piece.k.end <= first) continue;
         if (!block) block.emplace(run, task, first, thread);
+        touch(run, member);
         block->attend(member.part, piece, members.next_untouched(member));
         member.seen = true;
       }
-      if (span_ends && std::exchange(member.seen, false)) end_span(run, member);
+      const bool member_ends =
+          std::ranges::all_of(member.pieces, [&](const Piece& piece) { return piece.k.end <= first + step; });
+      if ((span_ends || member_ends) && std::exchange(member.seen, false))
+        end_span(run, member, member_ends && run.outputs);
     }
     if (block && thread == 0 && poll) poll();
   }

@@ -3,14 +3,21 @@
 #include <span>
 
 #include "kernels/cpu/packed.h"
+#include "kernels/cpu/queries.h"
 #include "kernels/cpu/schedule.h"
 #include "kernels/cpu/target.h"
 
 namespace ringattn::cpu {
 
-// Floats of scratch that a thread needs: the states of a task's groups over a span of keys, and, but for f32,
+// Floats of scratch that a thread needs: a task's groups, their states over a span of keys, and, but for f32,
 // which is used in place, one block of 64 keys widened; for bf16 a group's queries, too.
 index_t scratch_floats(const HeadShape& shape, DType dtype);
+
+// Where rows go when they have seen all that they will see.
+struct Outputs {
+  TensorView out;
+  LseView lse;
+};
 
 struct AttendRun {
   const Target& target;
@@ -18,6 +25,7 @@ struct AttendRun {
   DType dtype;
   int threads;
   float slope;
+  const Queries& queries;
   const StateLayout& state_layout;
   std::byte* state;
   const BlockLayout& block_layout;
@@ -25,6 +33,7 @@ struct AttendRun {
   index_t k_rows;
   float* scratch;  // threads x scratch_floats, 64-byte aligned
   const Schedule& schedule;
+  const Outputs* outputs;  // not null: no further block follows, and rows may be written to them at once
 };
 
 // A row's result depends on its own keys and their order alone: not on threads, poll, or how rows are dealt

@@ -22,8 +22,12 @@ Piece cut(const Tile& tile, index_t group, index_t q_rows) {
       .lane_end = static_cast<int>(rows.end - row0),
       .lo = tile.band.lo + row0,
       .hi = tile.band.hi + row0};
-  // Lanes past the last row are padding: letting them see what the last row's tile sees saves masking.
-  if (rows.end == q_rows) piece.lane_end = kGroup;
+  // Lanes past the last row are padding: letting those of the last vector see what the last row's tile sees
+  // saves masking, and so does a band whose ends hide nothing from the rows that are there.
+  if (rows.end != q_rows) return piece;
+  piece.lane_end = static_cast<int>(round_up(piece.lane_end, kLargestVector));
+  if (piece.k.begin - (rows.end - 1) >= tile.band.lo) piece.lo = -kUnbounded;
+  if (piece.k.end - 1 - rows.begin <= tile.band.hi) piece.hi = kUnbounded;
   return piece;
 }
 

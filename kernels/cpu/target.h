@@ -21,9 +21,8 @@ struct GroupStep {
   int head_dim = 0, dim_v = 0, v_rows = 0;
   float slope = 1;
   int key_begin = 0, key_end = 0, lane_begin = 0, lane_end = 0, lo = 0, hi = 0;
-  const float* next = nullptr;  // queries and state of the group to come, if they are not in the L2 cache yet
-  int next_floats = 0;
-  bool v_finite = true;  // false: V of this block holds NaN or infinity, which hidden keys must not spread
+  MemoryRows next[2] = {};  // of the group to come, if they are not in the L2 cache yet
+  bool v_finite = true;     // false: V of this block holds NaN or infinity, which hidden keys must not spread
 };
 
 // Backward of one group against the keys that one piece shows it among those of a task. Keys are counted from

@@ -35,8 +35,7 @@ void run_rank_by_hand(Communicator& comm, const Problem& problem, const Sharding
   Timing timing;
   kernel->load_queries(mine.q, {});
   kernel->load_block(mine.k, mine.v, {}, own);
-  run_forward(plan, *kernel, comm, slots, mode, 20s, timing);
-  kernel->finish(mine.out, mine.lse);
+  run_forward(plan, *kernel, comm, slots, mine.out, mine.lse, mode, 20s, timing);
 
   const SentCount before = comm.sent();
   kernel->load_block(mine.k, mine.v, {}, own);

@@ -70,6 +70,24 @@ TEST_P(EveryIsa, ManyTilesInAGroup) {
   }
 }
 
+TEST_P(EveryIsa, TheLastBlockMayWriteTheOutputs) {
+  const Blocks blocks = blocks_of(73, 211);
+  for (const DType dtype : kDtypes) {
+    for (unsigned seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(text(dtype) + " seed " + std::to_string(seed));
+      // Some rows see nothing of the last block, some nothing at all.
+      const Problem p = problem_of({2, 4, 2, 12, 20}, dtype, 149, 211, random_grid(149, 211, seed));
+      const Inputs in = random_inputs(p, seed);
+      const ConstTensorView q = in.q.view(), k = in.k.view(), v = in.v.view();
+      const auto kernel = make_cpu_kernel(config_of(p, GetParam(), 2));
+      const Result last = run(*kernel, p, q, k, v, blocks, {}, Ending::last_block);
+      const Result after = run(*kernel, p, q, k, v, blocks, {}, Ending::finish);
+      EXPECT_TRUE(same_bits(last, after));
+      expect_accurate(last, p, in);
+    }
+  }
+}
+
 TEST_P(EveryIsa, BandsBeyond32Bits) {
   const index_t far = 5'000'000'000;  // wraps to a small number in 32 bits
   for (const Band band : {Band{-far, far}, Band{-far, -10}, Band{-10, far}, Band{far, kUnbounded},

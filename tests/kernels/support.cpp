@@ -164,7 +164,13 @@ Blocks blocks_of(index_t rows_a_block, index_t k_rows) {
 }
 
 Result run(Kernel& kernel, const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
-           const ConstTensorView& v, const Blocks& blocks, const Poll& poll) {
+           const ConstTensorView& v, const Blocks& blocks, const Poll& poll, Ending ending) {
+  const HeadShape& shape = problem.shape;
+  const auto lse_size = static_cast<std::size_t>(shape.batch * shape.num_heads * problem.q_rows);
+  Result result{filled(problem.dtype, problem.out_shape(), kNan), std::vector<float>(lse_size, kNan)};
+  const TensorView out = result.out.view();
+  const LseView lse = dense_lse(result.lse.data(), shape.batch, shape.num_heads, problem.q_rows);
+  const Blocks all = blocks.empty() ? Blocks{{0, problem.k_rows}} : blocks;
   kernel.load_queries(q, problem.q_rotation);
   const auto rows = [](ConstTensorView t, const Range& range) {
     t.data = static_cast<const std::byte*>(t.data) +
@@ -172,7 +178,7 @@ Result run(Kernel& kernel, const Problem& problem, const ConstTensorView& q, con
     t.shape[1] = range.count();
     return t;
   };
-  for (const Range& keys : blocks.empty() ? Blocks{{0, problem.k_rows}} : blocks) {
+  for (const Range& keys : all) {
     Rotation rotation = problem.k_rotation;
     if (rotation.dim > 0)
       rotation.angles = [&](index_t row, std::span<float> cos, std::span<float> sin) {
@@ -181,13 +187,13 @@ Result run(Kernel& kernel, const Problem& problem, const ConstTensorView& q, con
     const Buffer block = kernel.allocate(kernel.block_bytes(keys.count()));
     std::fill_n(block.data.get(), block.size, std::byte{0xFF});  // NaN in every dtype: all must be written
     kernel.load_block(rows(k, keys), rows(v, keys), rotation, block.bytes());
-    kernel.attend(tiles_of_keys(problem.tiles, keys.begin, keys.end), block.bytes(), keys.count(), poll);
+    const std::vector<Tile> tiles = tiles_of_keys(problem.tiles, keys.begin, keys.end);
+    if (ending == Ending::last_block && keys == all.back())
+      kernel.attend_last(tiles, block.bytes(), keys.count(), out, lse, poll);
+    else
+      kernel.attend(tiles, block.bytes(), keys.count(), poll);
   }
-  const HeadShape& shape = problem.shape;
-  const auto lse_size = static_cast<std::size_t>(shape.batch * shape.num_heads * problem.q_rows);
-  Result result{filled(problem.dtype, problem.out_shape(), kNan), std::vector<float>(lse_size, kNan)};
-  kernel.finish(result.out.view(),
-                dense_lse(result.lse.data(), shape.batch, shape.num_heads, problem.q_rows));
+  if (ending == Ending::finish) kernel.finish(out, lse);
   return result;
 }
 

@@ -78,10 +78,14 @@ bool same_bits(const Result& a, const Result& b);
 using Blocks = std::vector<Range>;
 Blocks blocks_of(index_t rows_a_block, index_t k_rows);
 
-// load_queries, then load_block (into a block full of NaN) and attend for each block, then finish into
-// outputs full of NaN.
+// How the outputs are written: by attend_last of the last block, or by finish() after it.
+enum class Ending : std::uint8_t { last_block, finish };
+
+// load_queries, then load_block (into a block full of NaN) and attend for each block; into outputs full of
+// NaN.
 Result run(Kernel& kernel, const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
-           const ConstTensorView& v, const Blocks& blocks = {}, const Poll& poll = {});
+           const ConstTensorView& v, const Blocks& blocks = {}, const Poll& poll = {},
+           Ending ending = Ending::last_block);
 Result run(Kernel& kernel, const Problem& problem, const Inputs& inputs, const Blocks& blocks = {});
 KernelConfig config_of(const Problem& problem, const std::string& isa = "auto", int threads = 1);
 Result run_cpu(const Problem& problem, const Inputs& inputs, const std::string& isa = "auto",

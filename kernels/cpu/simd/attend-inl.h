@@ -49,8 +49,9 @@ struct Segment {
 // at hand change at most 2 * kVecs - 1 times; a segment may end at each block of keys, too.
 struct Strip {
   StripView view;
-  int first_key = 0, last_key = 0;  // in whole tiles
-  bool whole = false;               // every lane sees every one of these keys
+  int first_key = 0, last_key = 0;      // in whole tiles
+  int first_shown = 0, last_shown = 0;  // likewise: every lane sees every one of these keys
+  bool whole = false;                   // they are the same
   Segment segments[2 * kVecs + kStepKeys / kKeyBlock];
   int count = 0, started = 0;  // vectors below `started` have seen a key
 };
@@ -71,27 +72,36 @@ HWY_INLINE void Prepare(const GroupStep& step, int lane, float* p, float (&sums)
   if (i0 >= i1 || first >= last) return;
   strip.first_key = first / kRows * kRows;
   strip.last_key = (last + kRows - 1) / kRows * kRows;
-  strip.whole = AllVisible(step, strip.first_key, strip.last_key, lane, lane + kStrip);
+  if (step.lane_begin <= lane && lane + kStrip <= step.lane_end) {
+    const int begin = Greatest(step.key_begin, lane + kStrip - 1 + step.lo);
+    strip.first_shown = (begin + kRows - 1) / kRows * kRows;
+    strip.last_shown = Least(step.key_end, lane + 1 + step.hi) / kRows * kRows;
+  }
+  strip.whole = strip.first_shown == strip.first_key && strip.last_shown == strip.last_key;
   if (!strip.whole) return;
   strip.segments[0] = {strip.first_key, strip.last_key, 0, kVecs};
   strip.count = 1;
   for (int v = 0; v < kVecs; ++v) strip.view.first_key[v] = strip.first_key;
 }
 
-// A tile of a strip that is not whole. Notes which vectors it used.
-HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* panel, int key) {
-  const int lane = strip.view.lane;
-  const int lowest = Greatest(Greatest(step.lane_begin, key - step.hi) - lane, 0);
-  const int end = Least(Least(step.lane_end, key + kRows - step.lo) - lane, kStrip);
-  if (lowest >= end) return;
-  const int first = lowest / kLanes, last = (end + kLanes - 1) / kLanes;
+// That a strip which is not whole uses vectors [first, last) from `key` on.
+HWY_INLINE void Note(Strip& strip, int key, int first, int last) {
   while (strip.started < last) strip.view.first_key[strip.started++] = key;
   if (strip.count == 0 || key % kKeyBlock == 0 || strip.segments[strip.count - 1].first != first ||
       strip.segments[strip.count - 1].last != last) {
     strip.segments[strip.count++] = {key, key, first, last};
   }
   strip.segments[strip.count - 1].end = key + kRows;
+}
 
+// A tile that not every lane of the strip sees all of.
+HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* panel, int key) {
+  const int lane = strip.view.lane;
+  const int lowest = Greatest(Greatest(step.lane_begin, key - step.hi) - lane, 0);
+  const int end = Least(Least(step.lane_end, key + kRows - step.lo) - lane, kStrip);
+  if (lowest >= end) return;
+  const int first = lowest / kLanes, last = (end + kLanes - 1) / kLanes;
+  Note(strip, key, first, last);
   const bool hide = !AllVisible(step, key, key + kRows, lane + first * kLanes, lane + last * kLanes);
   static_assert(kVecs == 3, "the cases below are the runs of neighbours among three vectors");
   switch (first * 4 + last) {
@@ -113,6 +123,8 @@ HWY_NOINLINE void EdgeTile(const GroupStep& step, Strip& strip, const float* pan
 // Adds what the segments see of kRows columns of V, from column c on.
 HWY_NOINLINE void EdgeOutputTile(const GroupStep& step, const Strip& strip, int c) {
   Vec acc[kRows][kVecs];
+  constexpr bool kFetch = kRows == kPanel;
+  const int next_panel = Least(step.v_rows, kKeyBlock) / kCell * kPanel;
   ZeroTile(acc);
   for (int n = 0; n < strip.count; ++n) {
     const Segment& s = strip.segments[n];
@@ -121,22 +133,22 @@ HWY_NOINLINE void EdgeOutputTile(const GroupStep& step, const Strip& strip, int 
     const int cells = (s.end - s.begin) / kCell;
     switch (s.first * 4 + s.last) {
       case 0 * 4 + 1:
-        MultiplyPanel<0, 1, false>(values, p, cells, 0, acc);
+        MultiplyPanel<0, 1, kFetch>(values, p, cells, next_panel, acc);
         break;
       case 0 * 4 + 2:
-        MultiplyPanel<0, 2, false>(values, p, cells, 0, acc);
+        MultiplyPanel<0, 2, kFetch>(values, p, cells, next_panel, acc);
         break;
       case 0 * 4 + 3:
-        MultiplyPanel<0, 3, false>(values, p, cells, 0, acc);
+        MultiplyPanel<0, 3, kFetch>(values, p, cells, next_panel, acc);
         break;
       case 1 * 4 + 2:
-        MultiplyPanel<1, 2, false>(values, p, cells, 0, acc);
+        MultiplyPanel<1, 2, kFetch>(values, p, cells, next_panel, acc);
         break;
       case 1 * 4 + 3:
-        MultiplyPanel<1, 3, false>(values, p, cells, 0, acc);
+        MultiplyPanel<1, 3, kFetch>(values, p, cells, next_panel, acc);
         break;
       case 2 * 4 + 3:
-        MultiplyPanel<2, 3, false>(values, p, cells, 0, acc);
+        MultiplyPanel<2, 3, kFetch>(values, p, cells, next_panel, acc);
         break;
     }
   }
@@ -191,12 +203,16 @@ HWY_NOINLINE void OutputOfVisible(const GroupStep& step, const Strip& strip) {
   }
 }
 
-// A part of what the next group holds, towards the L2 cache.
+// A part of what the next group will read, towards the L2 cache.
 HWY_INLINE void PrefetchNext(const GroupStep& step, int panel, int panels) {
-  constexpr int kLine = 16;
-  const int lines = step.next_floats / kLine, a_panel = (lines + panels - 1) / panels;
-  for (int line = panel * a_panel; line < Least((panel + 1) * a_panel, lines); ++line)
-    __builtin_prefetch(step.next + line * kLine, 0, 2);
+  constexpr int kLine = 64;
+  for (const MemoryRows& next : step.next) {
+    const int a_panel = (next.rows + panels - 1) / panels;
+    for (int row = panel * a_panel; row < Least((panel + 1) * a_panel, next.rows); ++row) {
+      const std::byte* at = next.at + row * next.stride;
+      for (int byte = 0; byte < next.row_bytes; byte += kLine) __builtin_prefetch(at + byte, 0, 2);
+    }
+  }
 }
 
 HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
@@ -208,16 +224,19 @@ HWY_INLINE void ScoreStrips(const GroupStep& step, Strip (&strips)[kStrips]) {
   }
   const int first_panel = first / kPanel, panels = (last + kPanel - 1) / kPanel - first_panel;
   for (int key = first_panel * kPanel; key < last; key += kPanel) {
-    if (HWY_UNLIKELY(step.next != nullptr)) PrefetchNext(step, key / kPanel - first_panel, panels);
+    if (HWY_UNLIKELY(step.next[0].rows > 0)) PrefetchNext(step, key / kPanel - first_panel, panels);
     RINGATTN_UNROLL for (int s = 0; s < kStrips; ++s) {
       RINGATTN_UNROLL for (int half = 0; half < kPanel; half += kRows) {
         Strip& strip = strips[s];
         const int row = key + half;
         if (row < strip.first_key || row >= strip.last_key) continue;
         const float* panel = step.k + key * Cells(step.head_dim) + half;
-        if (HWY_UNLIKELY(!strip.whole)) {
+        if (HWY_UNLIKELY(row < strip.first_shown || row >= strip.last_shown)) {
           EdgeTile(step, strip, panel, row);
-        } else if (s == 0 && half == 0) {  // one tile a panel fetches the next one
+          continue;
+        }
+        if (HWY_UNLIKELY(!strip.whole)) Note(strip, row, 0, kVecs);
+        if (s == 0 && half == 0) {  // one tile a panel fetches the next one
           ScoreTile<0, kVecs, true>(step, strip.view, panel, row, false);
         } else {
           ScoreTile<0, kVecs, false>(step, strip.view, panel, row, false);
