@@ -129,7 +129,7 @@ class CpuKernel final : public Kernel {
   void attend_last(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
                    const TensorView& out, const LseView& lse, const Poll& poll) override {
     check_outputs(out, lse);
-    const Outputs outputs{.out = out, .lse = lse};
+    const Outputs outputs{.out = out, .lse = lse, .stream = streams(out)};
     attend_block(tiles, block, k_rows, &outputs, poll);
     finish(out, lse);
   }

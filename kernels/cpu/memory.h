@@ -26,6 +26,11 @@ void for_own_parts(std::size_t bytes, int thread, int team, const Action& action
     action(first, std::min(kHugePage, bytes - first));
 }
 
+// Whether so many bytes, written one after the other, have left the caches by the time they are read. They
+// are then written past them ("streamed"), which saves fetching each line before it is overwritten: a third
+// of the traffic of packing. Measured for blocks of 4 MiB and more, where it costs nothing even if they stay.
+constexpr bool outgrows_caches(std::size_t bytes) { return bytes >= std::size_t{4} << 20; }
+
 // 64-byte aligned (2 MiB and huge pages if it is large), zeroed, each part first touched by the thread of a
 // team of `threads` that it belongs to. The kernel's tasks go to whichever thread is free, so memory that all
 // of them use is best spread over all memory nodes: one busy node would serve everybody. Throws OutOfMemory

@@ -27,13 +27,14 @@ void pack_value_pairs(const Target& target, const ConstTensorView& v, index_t ba
 
 // Rows [first, first + 64) of V, 8 columns at a time.
 void pack_values(const Target& target, const ConstTensorView& v, index_t batch, index_t head, index_t first,
-                 index_t v_rows, float* panels) {
+                 index_t v_rows, float* panels, bool stream) {
   const Rotation none;
   Stage stage(target, none);
   for (index_t j = 0; j < v_rows; j += kPanel) {
     stage.turn_to(first + j, v.rows());
     stage.load(v, batch, head, 1.0);
-    target.rows_to_panels(stage.row(0), stage.stride(), v.dim(), panels + j * kPanel, v_rows * kPanel);
+    target.rows_to_panels(stage.row(0), stage.stride(), v.dim(), panels + j * kPanel, v_rows * kPanel,
+                          stream);
   }
 }
 
@@ -71,6 +72,7 @@ std::byte* PairedRows::begin_row(int r, int valid, index_t dim) {
 void pack_block(const Target& target, const ConstTensorView& k, const ConstTensorView& v,
                 const Rotation& rotation, const BlockLayout& layout, std::byte* block, int threads) {
   const index_t key_blocks = round_up(k.rows(), kKeyBlock) / kKeyBlock;
+  const bool stream = outgrows_caches(layout.bytes);
   parallel_tasks(threads, k.batch() * key_blocks, [&](index_t task, int) {
     const index_t batch = task / key_blocks, first = task % key_blocks * kKeyBlock;
     const index_t rows = layout.v_rows(first);
@@ -81,8 +83,8 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
         std::byte* panel = block + layout.k_panel(batch, head, row);
         if (k.dtype == DType::f32) {
           stage.load(k, batch, head, 1.0);
-          target.rows_to_columns(stage.row(0), stage.stride(), stage.factor(), k.dim(),
-                                 reinterpret_cast<float*>(panel), kPanel);
+          target.rows_to_panel(stage.row(0), stage.stride(), k.dim(), reinterpret_cast<float*>(panel),
+                               stream);
         } else {
           PairedRows pairs;
           if (rotation.dim > 0) {
@@ -91,19 +93,20 @@ void pack_block(const Target& target, const ConstTensorView& k, const ConstTenso
           } else {
             pairs.copy(k, batch, head, row, stage.valid());
           }
-          target.rows_to_columns(pairs.cells, kStageStride, 1.0f, layout.k_dim / 2,
-                                 reinterpret_cast<float*>(panel), kPanel);
+          target.rows_to_panel(pairs.cells, kStageStride, layout.k_dim / 2, reinterpret_cast<float*>(panel),
+                               stream);
         }
       }
     }
     for (index_t head = 0; head < v.heads(); ++head) {
       std::byte* panels = block + layout.v_panels(batch, head, first);
       if (v.dtype == DType::f32) {
-        pack_values(target, v, batch, head, first, rows, reinterpret_cast<float*>(panels));
+        pack_values(target, v, batch, head, first, rows, reinterpret_cast<float*>(panels), stream);
       } else {
         pack_value_pairs(target, v, batch, head, first, rows, panels);
       }
     }
+    if (stream) target.flush_stream();
   });
 }
 
@@ -114,7 +117,7 @@ void unpack_group(const Target& target, const RowState& rows, const float* o, fl
   for (index_t lane = 0; lane < kGroup; lane += kPanel) {
     const index_t row = to.group * kGroup + lane;
     const int valid = static_cast<int>(std::clamp<index_t>(out.rows() - row, 0, kPanel));
-    if (valid == 0) return;
+    if (valid == 0) break;
     // A row that saw nothing: o is 0 and stays it.
     for (int r = 0; r < kPanel; ++r)
       divisors[r] = rows.weight[lane + r] == 0.0f ? 1.0f : rows.weight[lane + r];
@@ -122,7 +125,7 @@ void unpack_group(const Target& target, const RowState& rows, const float* o, fl
     float* rows_of_out =
         in_place ? reinterpret_cast<float*>(element_at(out, to.batch, row, to.head)) : staged;
     target.quotients_to_rows(o + lane, kGroup, out.dim(), divisors, rows_of_out,
-                             in_place ? out.stride[1] : kStageStride);
+                             in_place ? out.stride[1] : kStageStride, in_place && to.stream);
     for (int r = 0; r < valid; ++r) {
       if (!in_place)
         target.narrow(staged + r * kStageStride, out.dtype, out.dim(),
@@ -132,6 +135,12 @@ void unpack_group(const Target& target, const RowState& rows, const float* o, fl
           log_sum_exp(rows, lane + r, slope);
     }
   }
+  if (to.stream) target.flush_stream();
+}
+
+bool streams(const TensorView& out) {
+  return outgrows_caches(static_cast<std::size_t>(out.batch() * out.rows() * out.heads() * out.dim()) *
+                         size_of(out.dtype));
 }
 
 void unpack_output(const Target& target, const StateLayout& layout, std::byte* state, float slope,
@@ -142,8 +151,9 @@ void unpack_output(const Target& target, const StateLayout& layout, std::byte* s
       const GroupView view = group_view(layout, state, batch, head, group);
       if (view.rows->seen == Seen::written) continue;
       if (view.rows->seen == Seen::nothing) begin_group(layout, view);
-      unpack_group(target, *view.rows, view.o, slope,
-                   {.out = out, .lse = lse, .batch = batch, .head = head, .group = group});
+      unpack_group(
+          target, *view.rows, view.o, slope,
+          {.out = out, .lse = lse, .batch = batch, .head = head, .group = group, .stream = streams(out)});
     }
   });
 }

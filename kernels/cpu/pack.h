@@ -29,7 +29,10 @@ struct OutputRows {
   const TensorView& out;
   const LseView& lse;  // or null
   index_t batch, head, group;
+  bool stream;  // see streams()
 };
+// Whether an output is written past the caches.
+bool streams(const TensorView& out);
 // Normalises and rounds a group's o [dim_v][48], and writes the logarithms of its sums.
 void unpack_group(const Target& target, const RowState& rows, const float* o, float slope,
                   const OutputRows& to);

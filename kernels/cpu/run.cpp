@@ -48,7 +48,8 @@ void write(const AttendRun& run, const Member& member, const GroupView& from) {
                 .lse = run.outputs->lse,
                 .batch = member.batch,
                 .head = member.head,
-                .group = member.group});
+                .group = member.group,
+                .stream = run.outputs->stream});
   member.whole.rows->seen = Seen::written;
 }
 

@@ -17,6 +17,7 @@ index_t scratch_floats(const HeadShape& shape, DType dtype);
 struct Outputs {
   TensorView out;
   LseView lse;
+  bool stream;  // see streams()
 };
 
 struct AttendRun {

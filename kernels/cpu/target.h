@@ -170,12 +170,18 @@ struct Target {
                           index_t to_stride);
   // And back: rows[r * row_stride + c] = from[c * from_stride + r].
   void (*columns_to_rows)(const float* from, index_t from_stride, index_t n, float* rows, index_t row_stride);
-  // Likewise, divided: rows[r * row_stride + c] = from[c * from_stride + r] / divisors[r].
-  void (*quotients_to_rows)(const float* from, index_t from_stride, index_t n, const float* divisors,
-                            float* rows, index_t row_stride);
-  // 8 rows as panels of 8 columns: to[c / 8 * panel + 8 * r + c % 8] = rows[r * row_stride + c]; the last
+  // The next three may write past the caches (`stream`, see memory.h), as far as lines are written as a
+  // whole. Then flush_stream comes before another thread reads. Eight rows as a panel: to[8 * c + r] = rows[r
+  // * row_stride + c].
+  void (*rows_to_panel)(const float* rows, index_t row_stride, index_t n, float* to, bool stream);
+  // Eight rows as panels of 8 columns: to[c / 8 * panel + 8 * r + c % 8] = rows[r * row_stride + c]; the last
   // panel is filled up with 0.
-  void (*rows_to_panels)(const float* rows, index_t row_stride, index_t n, float* to, index_t panel);
+  void (*rows_to_panels)(const float* rows, index_t row_stride, index_t n, float* to, index_t panel,
+                         bool stream);
+  // rows[r * row_stride + c] = from[c * from_stride + r] / divisors[r].
+  void (*quotients_to_rows)(const float* from, index_t from_stride, index_t n, const float* divisors,
+                            float* rows, index_t row_stride, bool stream);
+  void (*flush_stream)();
   // Transposes `count` dense 8 x 8 blocks, which start from_step and to_step floats apart.
   void (*transpose_blocks)(const float* from, index_t from_step, index_t count, float* to, index_t to_step);
 

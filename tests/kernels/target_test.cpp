@@ -103,22 +103,25 @@ TEST_P(EveryTarget, ScalesByFactorsThatFp32CannotHold) {
 }
 
 TEST_P(EveryTarget, DividesWithOneRounding) {
-  constexpr index_t n = 61, stride = 67;
-
+  constexpr index_t n = 61, stride = 80;
   std::mt19937 generator(3);
   std::uniform_real_distribution<float> exponent(-40, 40);
-  std::vector<float> columns(n * kGroup), rows(8 * stride, kNan), divisors(8);
+  std::vector<float> columns(n * kGroup), divisors(8);
+  alignas(64) static float rows[8 * stride];
   for (int round = 0; round < 50; ++round) {
     for (float& x : columns) x = std::exp2(exponent(generator)) * (generator() % 2 ? 1.0f : -1.0f);
     for (float& x : divisors) x = std::exp2(exponent(generator));
     columns[0] = kInf, columns[1] = kNan, columns[2] = 0.0f, columns[3] = -kInf;
     if (round % 5 == 0) divisors[4] = kInf, divisors[5] = kNan, divisors[6] = 1.0f;
-    target().quotients_to_rows(columns.data(), kGroup, n, divisors.data(), rows.data(), stride);
+    std::ranges::fill(rows, kNan);
+    float* const at = rows + (round % 4 == 3 ? 1 : 0);  // not aligned: cannot be streamed
+    target().quotients_to_rows(columns.data(), kGroup, n, divisors.data(), at, stride, round % 2 == 1);
+    target().flush_stream();
     for (index_t c = 0; c < n; ++c) {
       for (index_t r = 0; r < 8; ++r) {
         const float x = columns[static_cast<std::size_t>(c * kGroup + r)];
         const float want = x / divisors[static_cast<std::size_t>(r)];
-        const float got = rows[static_cast<std::size_t>(r * stride + c)];
+        const float got = at[r * stride + c];
         ASSERT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
             << x << " / " << divisors[static_cast<std::size_t>(r)] << " = " << want << ", got " << got;
       }
@@ -127,16 +130,42 @@ TEST_P(EveryTarget, DividesWithOneRounding) {
 }
 
 TEST_P(EveryTarget, CopiesRowsToPanelsAndFillsUpTheLast) {
+  constexpr index_t stride = 129;
+  alignas(64) static float panels[13 * 8 * 12];
+  std::vector<float> rows(8 * stride);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   for (const index_t n : {1, 7, 8, 13, 64, 100}) {
-    constexpr index_t stride = 129, panel = 8 * 11;
-    std::vector<float> rows(8 * stride), panels(13 * panel, kNan);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
-    target().rows_to_panels(rows.data(), stride, n, panels.data(), panel);
-    for (index_t c = 0; c < (n + 7) / 8 * 8; ++c)
-      for (index_t r = 0; r < 8; ++r)
-        ASSERT_EQ(panels[static_cast<std::size_t>(c / 8 * panel + 8 * r + c % 8)],
-                  c < n ? rows[static_cast<std::size_t>(r * stride + c)] : 0.0f);
-    ASSERT_TRUE(std::isnan(panels[64]));  // the panel's rows are further apart than they are many
+    for (const index_t panel : {8 * 11, 8 * 12}) {
+      for (const bool stream : {false, true}) {
+        std::ranges::fill(panels, kNan);
+        target().rows_to_panels(rows.data(), stride, n, panels, panel, stream);
+        target().flush_stream();
+        for (index_t c = 0; c < (n + 7) / 8 * 8; ++c)
+          for (index_t r = 0; r < 8; ++r)
+            ASSERT_EQ(panels[c / 8 * panel + 8 * r + c % 8],
+                      c < n ? rows[static_cast<std::size_t>(r * stride + c)] : 0.0f);
+        ASSERT_TRUE(std::isnan(panels[64]));  // the panel's rows are further apart than they are many
+      }
+    }
+  }
+}
+
+TEST_P(EveryTarget, TransposesRowsToAPanel) {
+  alignas(64) static float panel[8 * 104];
+  std::vector<float> rows(8 * kStageStride);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+  for (const index_t n : {1, 7, 8, 9, 64, 101}) {
+    for (const bool stream : {false, true}) {
+      for (float* to : {panel, panel + 8}) {  // the second is half a line further on
+        std::ranges::fill(panel, kNan);
+        target().rows_to_panel(rows.data(), kStageStride, n, to, stream);
+        target().flush_stream();
+        for (index_t c = 0; c < n; ++c)
+          for (index_t r = 0; r < 8; ++r)
+            ASSERT_EQ(to[8 * c + r], rows[static_cast<std::size_t>(r * kStageStride + c)]);
+        ASSERT_TRUE(std::isnan(to[8 * n]));
+      }
+    }
   }
 }
 

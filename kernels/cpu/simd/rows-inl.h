@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "kernels/convert.h"
 #include "kernels/cpu/simd/vectors-inl.h"
 
@@ -246,10 +247,40 @@ void RowsToColumns(const float* rows, index_t row_stride, float factor, index_t 
     for (int r = 0; r < 8; ++r) to[c * to_stride + r] = factor * rows[r * row_stride + c];
 }
 
+HWY_INLINE bool WholeLines(const float* to, index_t stride) {
+  return reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && stride % 16 == 0;
+}
+
+// n floats from aligned memory past the caches.
+HWY_INLINE void StreamLines(const float* from, int n, float* to) {
+  const Floats d;
+  for (int i = 0; i < n; i += kLanes) hn::Stream(hn::Load(d, from + i), d, to + i);
+}
+
+void RowsToPanel(const float* rows, index_t row_stride, index_t n, float* to, bool stream) {
+  index_t c = 0;
+  if (stream && WholeLines(to, 0)) {
+    for (; c + 8 <= n; c += 8) {
+      alignas(64) float block[64];
+      Transpose8x8(rows + c, row_stride, block, 8);
+      StreamLines(block, 64, to + c * 8);
+    }
+  }
+  RowsToColumns(rows + c, row_stride, 1.0f, n - c, to + c * 8, 8);
+}
+
 void QuotientsToRows(const float* from, index_t from_stride, index_t n, const float* divisors, float* rows,
-                     index_t row_stride) {
+                     index_t row_stride, bool stream) {
   const Quotient quotient(divisors);
   index_t c = 0;
+  if (stream && WholeLines(rows, row_stride)) {
+    for (; c + 16 <= n; c += 16) {
+      alignas(64) float lines[8 * 16];
+      for (index_t half = 0; half < 16; half += 8)
+        Transpose8x8(from + (c + half) * from_stride, from_stride, lines + half, 16, quotient);
+      for (index_t r = 0; r < 8; ++r) StreamLines(lines + r * 16, 16, rows + r * row_stride + c);
+    }
+  }
   for (; c + 8 <= n; c += 8)
     Transpose8x8(from + c * from_stride, from_stride, rows + c, row_stride, quotient);
   for (; c < n; ++c)
@@ -272,8 +303,12 @@ void RowsToColumns(const float* rows, index_t row_stride, float factor, index_t 
     }
 }
 
+void RowsToPanel(const float* rows, index_t row_stride, index_t n, float* to, bool /*stream*/) {
+  RowsToColumns(rows, row_stride, 1.0f, n, to, 8);
+}
+
 void QuotientsToRows(const float* from, index_t from_stride, index_t n, const float* divisors, float* rows,
-                     index_t row_stride) {
+                     index_t row_stride, bool /*stream*/) {
   for (index_t c = 0; c < n; ++c)
     for (int r = 0; r < 8; ++r) rows[r * row_stride + c] = from[c * from_stride + r] / divisors[r];
 }
@@ -288,18 +323,27 @@ void ColumnsToRows(const float* from, index_t from_stride, index_t n, float* row
 
 // A panel after the other: eight rows of one cache line each stay in the L1 cache even if they lie a power of
 // two apart.
-void RowsToPanels(const float* rows, index_t row_stride, index_t n, float* to, index_t panel) {
+void RowsToPanels(const float* rows, index_t row_stride, index_t n, float* to, index_t panel, bool stream) {
   const hn::CappedTag<float, 8> d;
   const int step = static_cast<int>(hn::Lanes(d));
-  index_t c = 0;
-  for (; c + 8 <= n; c += 8, to += panel)
+  const auto copy = [&](index_t c, const auto& store) HWY_ATTR {
     for (int r = 0; r < 8; ++r)
       for (int e = 0; e < 8; e += step)
-        hn::StoreU(hn::LoadU(d, rows + r * row_stride + c + e), d, to + 8 * r + e);
+        store(hn::LoadU(d, rows + r * row_stride + c + e), to + c / 8 * panel + 8 * r + e);
+  };
+  index_t c = 0;
+  if (stream && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && panel % 16 == 0) {
+    for (; c + 8 <= n; c += 8) copy(c, [&](auto x, float* at) HWY_ATTR { hn::Stream(x, d, at); });
+  } else {
+    for (; c + 8 <= n; c += 8) copy(c, [&](auto x, float* at) HWY_ATTR { hn::StoreU(x, d, at); });
+  }
+  to += c / 8 * panel;
   if (c == n) return;
   for (int r = 0; r < 8; ++r)
     for (index_t e = 0; e < 8; ++e) to[8 * r + e] = c + e < n ? rows[r * row_stride + c + e] : 0.0f;
 }
+
+void FlushStream() { hwy::FlushStream(); }
 
 // A group's [n][48] in rows, in parts that may be turned one by one: each is 8 lanes by up to 16 columns, a
 // cache line of each row.
