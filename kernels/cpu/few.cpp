@@ -32,6 +32,9 @@ index_t slice_floats(index_t queries, index_t dim_v) {
   return round_up(queries * (dim_v + index_t{sizeof(FewRow) / sizeof(float)}), kVector);
 }
 
+// Of a thread: queries, their probabilities, and each of those once more in two halves.
+index_t thread_floats(index_t queries) { return 4 * queries * kFewStride; }
+
 struct Slice {
   float* o;      // [queries][dim_v]
   FewRow* rows;  // [queries]
@@ -50,10 +53,9 @@ struct FewRun {
 
   index_t dim_v() const { return run.block_layout.dim_v; }
   index_t units() const { return run.shape.batch * run.shape.num_heads_kv * chunks * spans.count(); }
-  float* queries_of(int thread) const { return scratch + 2 * most * kFewStride * thread; }
-  float* probabilities_of(int thread) const { return queries_of(thread) + most * kFewStride; }
+  float* queries_of(int thread) const { return scratch + thread_floats(most) * thread; }
   Slice slice(index_t index) const {
-    float* o = scratch + 2 * most * kFewStride * threads + slice_floats(most, dim_v()) * index;
+    float* o = scratch + thread_floats(most) * threads + slice_floats(most, dim_v()) * index;
     return {.o = o, .rows = reinterpret_cast<FewRow*>(o + most * dim_v())};
   }
 };
@@ -105,6 +107,30 @@ class Shown {
 
 bool same(const Shown& a, const Shown& b) { return std::ranges::equal(a.rows(), b.rows()); }
 
+// What a product multiplies, in two halves: see PairTarget::split_few.
+class Halves {
+ public:
+  Halves(float* room, index_t queries)
+      : high_(reinterpret_cast<std::uint16_t*>(room)), low_(high_ + queries * kFewStride) {}
+
+  // n numbers of a query.
+  void split(const PairTarget& target, const float* x, index_t query, index_t n) {
+    const index_t at = query * kFewStride;
+    any_low_ |= target.split_few(x, n, high_ + at, low_ + at);
+  }
+  // From element `first` of a query on.
+  void show(index_t query, index_t first, PanelProduct& product) const {
+    const index_t at = query * kFewStride + first;
+    product.halves[0] = high_ + at;
+    product.halves[1] = any_low_ ? low_ + at : nullptr;
+  }
+  void clear() { any_low_ = false; }
+
+ private:
+  std::uint16_t *high_, *low_;  // [queries][kFewStride]
+  bool any_low_ = false;
+};
+
 // One slice of keys for the queries of a unit.
 class SliceTask {
  public:
@@ -113,7 +139,9 @@ class SliceTask {
         unit_(unit),
         slice_(slice),
         x_(few.queries_of(thread)),
-        p_(few.probabilities_of(thread)),
+        p_(x_ + few.most * kFewStride),
+        x_halves_(p_ + few.most * kFewStride, few.most),
+        p_halves_(p_ + 2 * few.most * kFewStride, few.most),
         first_row_(unit.first_query / few.run.shape.group()),
         last_row_((unit.last_query - 1) / few.run.shape.group() + 1) {
     for (index_t n = 0; n < queries(); ++n)
@@ -156,6 +184,28 @@ class SliceTask {
     }
   }
 
+  // Pairs of bf16 are multiplied where that is as good as multiplying them widened.
+  void split_queries() {
+    const Target& target = few_.run.target;
+    const index_t dim = few_.run.shape.head_dim;
+    pairs_ = few_.run.dtype == DType::bf16 ? target.pairs : nullptr;
+    for (index_t n = 0; n < queries() && pairs_; ++n)
+      if (!target.within_magnitudes(x_ + n * kFewStride, dim, DotRange::kLowestSplit, DotRange::kHighest))
+        pairs_ = nullptr;
+    for (index_t n = 0; n < queries() && pairs_; ++n) {
+      float* x = x_ + n * kFewStride;
+      std::fill(x + dim, x + round_up(dim, 32), 0.0f);
+      x_halves_.split(*pairs_, x, n, dim);
+    }
+  }
+
+  void multiply(const PanelProduct& product) const {
+    if (pairs_)
+      pairs_->few_product(product);
+    else
+      few_.run.target.panel_product(product);
+  }
+
   void step(index_t first, index_t last) {
     cut(first, last);
     int begin = kStep, end = 0;
@@ -188,12 +238,14 @@ class SliceTask {
       product.x = x_ + n.begin * kFewStride;
       product.queries = static_cast<int>(n.count());
       product.y = p_ + n.begin * kFewStride + begin;
-      few_.run.target.panel_product(product);
+      x_halves_.show(n.begin, 0, product);
+      multiply(product);
     });
   }
 
   // Keys [begin, end) of the step, in whole vectors.
   void softmax(int begin, int end) {
+    p_halves_.clear();
     for (index_t row = first_row_; row < last_row_; ++row) {
       if (shown(row).empty()) continue;
       const Range n = queries_of(row, row + 1);
@@ -209,6 +261,7 @@ class SliceTask {
         few_.run.target.few_softmax(p + begin, end - begin, slice_.rows[query],
                                     slice_.o + query * few_.dim_v(), static_cast<int>(few_.dim_v()),
                                     few_.run.slope);
+        if (pairs_) p_halves_.split(*pairs_, p, query, kStep);
       }
     }
   }
@@ -221,13 +274,15 @@ class SliceTask {
                          .panel_bytes = kPanel * layout.v_rows(block) * layout.element,
                          .count = static_cast<int>(layout.dim_v / kPanel),
                          .y_stride = layout.dim_v,
-                         .add = true};
+                         .add = true,
+                         .tiny_matters = true};
     for_runs(false, [&](const Range& n, const Shown& keys) {
       product.rows = keys.rows();
       product.x = p_ + n.begin * kFewStride + in_step;
       product.queries = static_cast<int>(n.count());
       product.y = slice_.o + n.begin * layout.dim_v;
-      few_.run.target.panel_product(product);
+      p_halves_.show(n.begin, in_step, product);
+      multiply(product);
     });
   }
 
@@ -235,6 +290,8 @@ class SliceTask {
   const Unit& unit_;
   Slice slice_;
   float *x_, *p_;  // [queries][kFewStride]: queries; scores, then probabilities of a step
+  Halves x_halves_, p_halves_;
+  const PairTarget* pairs_ = nullptr;  // null: elements are widened
   index_t first_row_, last_row_;
   std::array<Shown, kQueries> shown_;  // of the rows, in the step or block of 64 keys at hand
 };
@@ -310,7 +367,7 @@ void merge_unit(const FewRun& few, const Unit& unit, index_t first) {
 
 index_t few_scratch_floats(const HeadShape& shape, index_t q_rows, int threads) {
   const index_t queries = task_queries(shape, std::min(q_rows, kFewRows));
-  return 2 * queries * kFewStride * threads +
+  return thread_floats(queries) * threads +
          kWave * kSlices * slice_floats(queries, round_up(shape.head_dim_v, kPanel));
 }
 

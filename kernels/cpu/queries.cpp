@@ -62,6 +62,8 @@ bool Queries::load_group(index_t batch, index_t head, index_t group, float* to) 
 }
 
 void Queries::load_row(index_t batch, index_t head, index_t row, float* to) const {
+  if (rotation_.dim == 0)
+    return target_.widen(element_at(q_, batch, row, head), q_.dtype, q_.dim(), factor_, to);
   Stage stage(target_, rotation_);
   stage.turn_to(row, row + 1);
   stage.load(q_, batch, head, factor_);

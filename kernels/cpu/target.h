@@ -68,6 +68,10 @@ struct PanelProduct {
   float* y = nullptr;  // [queries][y_stride]
   index_t y_stride = 0;
   bool add = false;
+  // For PairTarget::few_product, of the layout of x: the upper halves of its numbers, rounded to bf16, and
+  // what is left of them; null if that is 0 throughout. See split_few.
+  const std::uint16_t* halves[2] = {};
+  bool tiny_matters = false;  // a sum that is tiny is to be as accurate as any other
 };
 
 // A query's running maximum and sum, as in RowState.
@@ -105,6 +109,9 @@ struct PairTarget {
   void (*split_rows)(const float* from, index_t n, float* to);  // and back, but not in place
   // Pairs along one dimension of each block, of n elements in all, become pairs along the other one.
   void (*regroup)(const PairBlocks& blocks, index_t n);
+  // n numbers, rounded up to 32, as two bf16 each; whether any of `low` is not 0.
+  bool (*split_few)(const float* x, index_t n, std::uint16_t* high, std::uint16_t* low);
+  void (*few_product)(const PanelProduct&);             // as panel_product, of bf16
   float (*dot_chains)(index_t iterations, float seed);  // as fma_chains, of twice its FLOPs
 };
 
@@ -116,6 +123,8 @@ struct DotRange {
   // less than 2^-126 * 2^90 are below 2^-27. 0, infinity and NaN are what they are; infinity times a denormal
   // is NaN.
   static constexpr float kLowest = 0x1p-126f, kHighest = 0x1p90f;
+  // Those of few_product, whose lower half must not be denormal either.
+  static constexpr float kLowestSplit = 0x1p-100f;
   // V of a step, by its largest element. Probabilities are up to 2^16: less than 2^-110 is lost for each key.
   static bool outputs(float v) { return v == 0 || v >= 0x1p-60f; }
   // Backward, by the largest elements of the group and of the task's keys: dS is P times up to |dO| |V|, and

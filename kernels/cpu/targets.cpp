@@ -33,6 +33,7 @@
 #if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
 #define RINGATTN_PAIRS 1
 #include "kernels/cpu/simd/attend-inl.h"
+#include "kernels/cpu/simd/few_pairs-inl.h"
 #include "kernels/cpu/simd/key_gradients-inl.h"
 #include "kernels/cpu/simd/pairs-inl.h"
 #include "kernels/cpu/simd/probabilities-inl.h"
@@ -100,6 +101,8 @@ const Target& PairsTarget() {
                                        .pair_rows = pairs::PairRows,
                                        .split_rows = pairs::SplitRows,
                                        .regroup = pairs::Regroup,
+                                       .split_few = pairs::SplitFew,
+                                       .few_product = pairs::FewProduct,
                                        .dot_chains = pairs::DotChains};
   static const Target target = [] {
     Target copy = ThisTarget();

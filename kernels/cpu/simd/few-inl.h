@@ -91,103 +91,109 @@ struct PanelReader<DType::f32> {
 // there is more to compute, L2 can have more of them on the way.
 inline constexpr index_t kFewAhead = 16384;
 
-// Units [unit, unit + kWidth) for queries [query, query + kQueries).
-template <DType kType, int kQueries, int kWidth>
-HWY_NOINLINE void ProductTile(const PanelProduct& job, int unit, int query) {
-  using Reader = PanelReader<kType>;
-  constexpr int kBytes = kWidth * Reader::kTwoRows / kUnitsOfPanel, kLines = (kBytes + 63) / 64;
-  constexpr int kLevel = kType == DType::f32 && kQueries == 1 ? 3 : 2;
-  const Columns d;
-  const float* HWY_RESTRICT x = job.x + query * kFewStride;
-  const std::byte* at[kWidth];
-  RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
-    const int panel = (unit + u) / kUnitsOfPanel, part = (unit + u) % kUnitsOfPanel;
-    at[u] = job.panels + panel * job.panel_bytes + part * kColumns * Reader::kColumnBytes;
-  }
-  const std::byte* ahead = at[0] + kFewAhead;
-  ColumnsVec acc[kQueries][kWidth];
-  RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
-    RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::Zero(d);
-  }
-  const auto add = [&](index_t row, const ColumnsVec(&y)[kWidth]) HWY_ATTR {
-    RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
-      const ColumnsVec factor = hn::Set(d, x[n * kFewStride + row]);
-      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::MulAdd(y[u], factor, acc[n][u]);
-    }
-  };
-  ColumnsVec even[kWidth], odd[kWidth];
-  const auto read = [&](index_t row) HWY_ATTR {
-    RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) Reader::Rows(at[u], row, even[u], odd[u]);
-  };
-  for (const PanelRows& rows : job.rows) {
-    index_t row = rows.begin;
-    if (row % 2 != 0) {
-      read(row - 1);
-      add(row++, odd);
-    }
-    for (; row + 2 <= rows.end; row += 2) {
-      RINGATTN_UNROLL for (int line = 0; line < kLines; ++line)
-          __builtin_prefetch(ahead + line * 64, 0, kLevel);
-      ahead += kBytes;
-      read(row);
-      add(row, even);
-      add(row + 1, odd);
-    }
-    if (row < rows.end) {
-      read(row);  // in the wire's pairs the row after it is there; of fp32, see Rows
-      add(row, even);
-    }
-  }
-  RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
-    float* y = job.y + (query + n) * job.y_stride + unit * kColumns;
-    RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
-      float* to = y + u * kColumns;
-      hn::StoreU(job.add ? hn::Add(hn::LoadU(d, to), acc[n][u]) : acc[n][u], d, to);
-    }
-  }
-}
+// How a tile is formed: elements of a panel are widened and multiplied in fp32.
+template <DType kType>
+struct Widened {
+  // One query alone has too few chains in four units to keep both multiply-adders busy, as 16-bit elements
+  // need.
+  static constexpr bool kWide = kType != DType::f32;
 
-template <DType kType, int kWidth, int kQueries = kTileQueries>
+  // Units [unit, unit + kWidth) for queries [query, query + kQueries).
+  template <int kQueries, int kWidth>
+  static HWY_NOINLINE void Tile(const PanelProduct& job, int unit, int query) {
+    using Reader = PanelReader<kType>;
+    constexpr int kBytes = kWidth * Reader::kTwoRows / kUnitsOfPanel, kLines = (kBytes + 63) / 64;
+    constexpr int kLevel = kType == DType::f32 && kQueries == 1 ? 3 : 2;
+    const Columns d;
+    const float* HWY_RESTRICT x = job.x + query * kFewStride;
+    const std::byte* at[kWidth];
+    RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
+      const int panel = (unit + u) / kUnitsOfPanel, part = (unit + u) % kUnitsOfPanel;
+      at[u] = job.panels + panel * job.panel_bytes + part * kColumns * Reader::kColumnBytes;
+    }
+    const std::byte* ahead = at[0] + kFewAhead;
+    ColumnsVec acc[kQueries][kWidth];
+    RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
+      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::Zero(d);
+    }
+    const auto add = [&](index_t row, const ColumnsVec(&y)[kWidth]) HWY_ATTR {
+      RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
+        const ColumnsVec factor = hn::Set(d, x[n * kFewStride + row]);
+        RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::MulAdd(y[u], factor, acc[n][u]);
+      }
+    };
+    ColumnsVec even[kWidth], odd[kWidth];
+    const auto read = [&](index_t row) HWY_ATTR {
+      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) Reader::Rows(at[u], row, even[u], odd[u]);
+    };
+    for (const PanelRows& rows : job.rows) {
+      index_t row = rows.begin;
+      if (row % 2 != 0) {
+        read(row - 1);
+        add(row++, odd);
+      }
+      for (; row + 2 <= rows.end; row += 2) {
+        RINGATTN_UNROLL for (int line = 0; line < kLines; ++line)
+            __builtin_prefetch(ahead + line * 64, 0, kLevel);
+        ahead += kBytes;
+        read(row);
+        add(row, even);
+        add(row + 1, odd);
+      }
+      if (row < rows.end) {
+        read(row);  // in the wire's pairs the row after it is there; of fp32, see Rows
+        add(row, even);
+      }
+    }
+    RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
+      float* y = job.y + (query + n) * job.y_stride + unit * kColumns;
+      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
+        float* to = y + u * kColumns;
+        hn::StoreU(job.add ? hn::Add(hn::LoadU(d, to), acc[n][u]) : acc[n][u], d, to);
+      }
+    }
+  }
+};
+
+template <class Form, int kWidth, int kQueries = kTileQueries>
 HWY_INLINE void TileOf(const PanelProduct& job, int unit, int query, int queries) {
   if constexpr (kQueries > 0) {
     if (queries == kQueries) {
-      ProductTile<kType, kQueries, kWidth>(job, unit, query);
+      Form::template Tile<kQueries, kWidth>(job, unit, query);
     } else {
-      TileOf<kType, kWidth, kQueries - 1>(job, unit, query, queries);
+      TileOf<Form, kWidth, kQueries - 1>(job, unit, query, queries);
     }
   }
 }
 
 // All queries of some units, in tiles of about the same size.
-template <DType kType, int kWidth>
+template <class Form, int kWidth>
 HWY_INLINE void TilesOf(const PanelProduct& job, int unit) {
   const int tiles = (job.queries + kTileQueries - 1) / kTileQueries;
   for (int tile = 0; tile < tiles; ++tile) {
     const int first = job.queries * tile / tiles, last = job.queries * (tile + 1) / tiles;
-    TileOf<kType, kWidth>(job, unit, first, last - first);
+    TileOf<Form, kWidth>(job, unit, first, last - first);
   }
 }
 
-template <DType kType>
-void ProductOf(const PanelProduct& job) {
+template <class Form>
+void ProductBy(const PanelProduct& job) {
   const int units = job.count * kUnitsOfPanel;
   int unit = 0;
-  // One query alone has too few chains in four units to keep both multiply-adders busy, as 16-bit elements
-  // need.
-  if (kType != DType::f32 && job.queries == 1)
-    for (; unit + 2 * kUnits <= units; unit += 2 * kUnits) ProductTile<kType, 1, 2 * kUnits>(job, unit, 0);
-  for (; unit + kUnits <= units; unit += kUnits) TilesOf<kType, kUnits>(job, unit);
-  for (; unit + 2 <= units; unit += 2) TilesOf<kType, 2>(job, unit);
-  if (unit < units) TilesOf<kType, 1>(job, unit);
+  if (Form::kWide && job.queries == 1)
+    for (; unit + 2 * kUnits <= units; unit += 2 * kUnits) Form::template Tile<1, 2 * kUnits>(job, unit, 0);
+  for (; unit + kUnits <= units; unit += kUnits) TilesOf<Form, kUnits>(job, unit);
+  for (; unit + 2 <= units; unit += 2) TilesOf<Form, 2>(job, unit);
+  if (unit < units) TilesOf<Form, 1>(job, unit);
 }
 
 void Product(const PanelProduct& job) {
   if (job.dtype == DType::f32) {
-    ProductOf<DType::f32>(job);
+    ProductBy<Widened<DType::f32>>(job);
   } else if (job.dtype == DType::bf16) {
-    ProductOf<DType::bf16>(job);
+    ProductBy<Widened<DType::bf16>>(job);
   } else {
-    ProductOf<DType::f16>(job);
+    ProductBy<Widened<DType::f16>>(job);
   }
 }
 
