@@ -32,6 +32,7 @@ enum class Pass : std::uint8_t { forward, backward };
 // that called attend_backward alone. It throws when it has waited too long. Empty: all bytes are there.
 struct GradientBlock {
   std::span<std::byte> bytes;
+  bool fresh = false;  // it holds no sums yet, whatever its bytes are
   std::function<std::size_t()> arrived{};
 };
 
@@ -102,7 +103,8 @@ class Kernel {
   // its gradients are 0. Calls `poll` between pieces of the work.
   virtual void load_rows(const ConstTensorView& q, const Rotation& rotation, const ConstTensorView& dout,
                          const ConstTensorView& out, const ConstLseView& lse, const Poll& poll) = 0;
-  // Adds what the tiles' pairs contribute to dq, which stays here, and to dK and dV of the block. Tiles as in
+  // Adds what the tiles' pairs contribute to dq, which stays here, and to dK and dV of the block, or makes
+  // them, if the block is fresh. Tiles as in
   // attend. Deterministic: the bits do not depend on the number of threads, on `poll`, nor on when the bytes
   // of `gradients` arrive.
   virtual void attend_backward(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,

@@ -152,7 +152,8 @@ std::span<const std::byte> run_backward(const Plan& plan, Kernel& kernel, Commun
                               {.distance = own ? home : 1, .channel = 1}),
                    patience};
     }
-    if (turn == 1) std::ranges::fill(gradient_at(turn), std::byte{0});
+    const bool computes = turn > 0 && mode != Mode::comm_only && hops[s].tile_count > 0;
+    if (turn == 1 && !computes) std::ranges::fill(gradient_at(turn), std::byte{0});
     if (mode == Mode::blocking) {
       blocks.wait();
       gradients.wait();
@@ -170,8 +171,8 @@ std::span<const std::byte> run_backward(const Plan& plan, Kernel& kernel, Commun
     if (own && last >= 2) rows.load_block(block_at(0));  // other blocks have been in its slot since
     timing.load += watch.lap();
 
-    if (turn > 0 && mode != Mode::comm_only && hops[s].tile_count > 0) {
-      GradientBlock sums{.bytes = gradient_at(turn)};
+    if (computes) {
+      GradientBlock sums{.bytes = gradient_at(turn), .fresh = turn == 1};
       if (gradients) {
         sums.arrived = [&] {
           blocks.test();

@@ -26,7 +26,8 @@ struct alignas(64) RowsState {
   bool q_finite, dout_finite;     // of all 48 rows
   bool pairs;                     // how q and dout are held
   float q_largest, dout_largest;  // of the finite numbers; pairs only
-  index_t span_id;                // of the span of keys that `span` holds the sum of, -1: none yet
+  index_t span_id;  // of the span of keys that `span` holds the sum of; -1: none yet, it may hold anything
+  bool has_total;   // false: `total` may hold anything
 };
 
 struct GradientLayout {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/stage.h"
@@ -11,11 +12,18 @@
 namespace ringattn::cpu {
 namespace {
 
-void reset(const RowsLayout& layout, const RowsView& group) {
-  std::fill_n(group.total, layout.dq_floats, 0.0f);
-  std::fill_n(group.span, layout.dq_floats, 0.0f);
-  group.rows->all_alive = true;
-  group.rows->span_id = -1;
+void reset(RowsState& rows) {
+  rows.all_alive = true;
+  rows.span_id = -1;
+  rows.has_total = false;
+}
+
+// The sum of all spans, wherever it is.
+float* whole_sum(const Target& target, const RowsLayout& layout, const RowsView& group) {
+  if (group.rows->span_id < 0) std::fill_n(group.span, layout.dq_floats, 0.0f);
+  if (!group.rows->has_total) return group.span;
+  target.move_sum(group.span, group.total, layout.dq_floats);
+  return group.total;
 }
 
 // lse in units of log2, as two floats, so that only the rounding of lse itself remains. A row that saw
@@ -57,7 +65,7 @@ void pack_rows(const Target& target, const RowTensors& tensors, const Rotation& 
       for (Stage* stage : {&q_stage, &dout_stage, &out_stage}) stage->turn_to(first, q.rows());
       for (index_t head = 0; head < q.heads(); ++head) {
         const RowsView view = rows_view(layout, state, batch, head, group);
-        if (lane == 0) reset(layout, view);
+        if (lane == 0) reset(*view.rows);
         q_stage.load(q, batch, head, factor);
         dout_stage.load(dout, batch, head, 1.0);
         out_stage.load(out, batch, head, 1.0);
@@ -99,12 +107,14 @@ void unpack_rows(const Target& target, const RowsLayout& layout, std::byte* stat
   parallel_tasks(threads, dq.batch() * layout.groups, [&](index_t task, int) {
     const index_t batch = task / layout.groups, group = task % layout.groups;
     Stage stage(target, rotation, Turn::back);
+    std::vector<const float*> sums;
+    for (index_t head = 0; head < dq.heads(); ++head)
+      sums.push_back(whole_sum(target, layout, rows_view(layout, state, batch, head, group)));
     for (index_t lane = 0; lane < kGroup; lane += kPanel) {
       stage.turn_to(group * kGroup + lane, dq.rows());
       for (index_t head = 0; head < dq.heads(); ++head) {
-        const RowsView view = rows_view(layout, state, batch, head, group);
-        if (lane == 0) target.move_sum(view.span, view.total, layout.dq_floats);
-        target.columns_to_rows(view.total + lane, kGroup, dq.dim(), stage.rows(), kStageStride);
+        target.columns_to_rows(sums[static_cast<std::size_t>(head)] + lane, kGroup, dq.dim(), stage.rows(),
+                               kStageStride);
         stage.store(stage.rows(), kStageStride, dq, batch, head, factor);
       }
     }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/backward_run.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/backward_order.h"
@@ -298,20 +299,33 @@ class Task {
   void start_span(const RowsView& view) const {
     const index_t id = run_.first_span + first_key_ / kKeySpan;
     if (view.rows->span_id == id) return;
-    if (view.rows->span_id >= 0) run_.target.move_sum(view.span, view.total, run_.rows_layout.dq_floats);
-    view.rows->span_id = id;
+    const index_t floats = run_.rows_layout.dq_floats;
+    if (std::exchange(view.rows->span_id, id) < 0) {
+      std::fill_n(view.span, floats, 0.0f);
+    } else if (!std::exchange(view.rows->has_total, true)) {
+      std::copy_n(view.span, floats, view.total);
+      std::fill_n(view.span, floats, 0.0f);
+    } else {
+      run_.target.move_sum(view.span, view.total, floats);
+    }
   }
 
-  // Adds dK and dV to the gradient block.
+  // Adds dK and dV to the gradient block, or makes them, if it is fresh.
   bool flush() {
     const GradientLayout& layout = run_.gradient_layout;
     const ScratchLayout& at = run_.scratch_layout;
     if (!order_.wait_for_bytes(layout.row(batch_, head_kv_, block_.rows.end), thread_)) return false;
+    const bool first = run_.gradients.fresh && !std::exchange(flushed_, true);
+    const auto move = [&](float* from, float* to, index_t floats) {
+      if (!first) return run_.target.move_sum(from, to, floats);
+      std::copy_n(from, floats, to);
+      std::fill_n(from, floats, 0.0f);
+    };
     for (index_t row = block_.rows.begin; row < block_.rows.end; ++row) {
       auto* to = reinterpret_cast<float*>(run_.gradients.bytes.data() + layout.row(batch_, head_kv_, row));
       const index_t key = row - first_key_;
-      run_.target.move_sum(scratch(at.dk) + key * at.k_stride, to, layout.k_floats);
-      run_.target.move_sum(scratch(at.dv) + key * at.v_stride, to + layout.k_floats, layout.v_floats);
+      move(scratch(at.dk) + key * at.k_stride, to, layout.k_floats);
+      move(scratch(at.dv) + key * at.v_stride, to + layout.k_floats, layout.v_floats);
     }
     unflushed_ = 0;
     return true;
@@ -330,7 +344,27 @@ class Task {
   float v_size_ = 0;
   bool k_finite_ = true;
   index_t unflushed_ = 0;
+  bool flushed_ = false;
 };
+
+// A fresh gradient block where no task will write.
+void zero_unseen(const BackwardRun& run, const std::vector<KeyBlock>& blocks) {
+  const GradientLayout& layout = run.gradient_layout;
+  const HeadShape& shape = run.shape;
+  parallel_tasks(run.threads, shape.batch * shape.num_heads_kv, [&](index_t task, int) {
+    const auto zero = [&](index_t begin, index_t end) {
+      std::byte* head =
+          run.gradients.bytes.data() + layout.row(task / shape.num_heads_kv, task % shape.num_heads_kv, 0);
+      std::fill(head + begin * layout.row_bytes, head + end * layout.row_bytes, std::byte{0});
+    };
+    index_t row = 0;
+    for (const KeyBlock& block : blocks) {
+      zero(row, block.rows.begin);
+      row = block.rows.end;
+    }
+    zero(row, layout.head_bytes / layout.row_bytes);
+  });
+}
 
 }  // namespace
 
@@ -340,6 +374,7 @@ void attend_block_backward(const BackwardRun& run, const Poll& poll) {
   const std::vector<KeyBlock> blocks = key_blocks(run);
   const auto a_head = static_cast<index_t>(blocks.size());
   const index_t heads_kv = run.shape.num_heads_kv, tasks = run.shape.batch * heads_kv * a_head;
+  if (run.gradients.fresh) zero_unseen(run, blocks);
   BackwardOrder order(tasks, a_head, run.gradients, poll);
   parallel_tasks(
       run.threads, tasks,

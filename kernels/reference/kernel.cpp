@@ -227,6 +227,7 @@ class ReferenceKernel final : public Kernel {
     check_block(block, block_bytes(k_rows), alignof(double));
     check_gradients(gradients.bytes, gradient_bytes(k_rows), alignof(double));
     for (const Tile& tile : tiles) check_tile(tile, q_rows_, k_rows);
+    if (gradients.fresh) std::ranges::fill(gradients.bytes, std::byte{0});
     bool all_there = !gradients.arrived;
     for (const Tile& tile : tiles) {
       for (index_t i = tile.q.begin; i < tile.q.end; ++i) {

@@ -154,9 +154,10 @@ Gradients run_backward(Kernel& kernel, const Problem& problem, const BackwardInp
     const Buffer block = kernel.allocate(kernel.block_bytes(keys.count()));
     const Buffer gradients = kernel.allocate(kernel.gradient_bytes(keys.count()));
     std::fill_n(block.data.get(), block.size, std::byte{0xFF});
+    std::fill_n(gradients.data.get(), gradients.size, std::byte{0xFF});  // NaN: all must be written
     kernel.load_block(rows_of(in.k, keys), rows_of(in.v, keys), rotation, block.bytes());
     kernel.attend_backward(tiles_of_keys(problem.tiles, keys.begin, keys.end), block.bytes(), keys.count(),
-                           {.bytes = gradients.bytes()}, poll);
+                           {.bytes = gradients.bytes(), .fresh = true}, poll);
     kernel.finish_gradients(gradients.bytes(), rows_of(result.dk, keys), rows_of(result.dv, keys), rotation);
   }
   kernel.finish_rows(result.dq.view(), problem.q_rotation);
