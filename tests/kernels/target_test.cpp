@@ -218,7 +218,7 @@ TEST(Targets, AreListedBestFirstAndFoundByName) {
 TEST(Targets, FmaPeakIsPlausible) {
   for (const std::string& isa : cpu_isas()) {
     const double peak = measure_fma_peak(1, isa, 0.02);
-    EXPECT_GT(peak, 1e8) << isa;   // slower than any machine that runs this
+    EXPECT_GT(peak, 1e6) << isa;   // less than the slowest set gets under a sanitizer on a busy machine
     EXPECT_LT(peak, 1e12) << isa;  // 64 FLOP a cycle at 15 GHz
   }
   EXPECT_THROW(measure_fma_peak(0), UsageError);
