@@ -63,7 +63,7 @@ cudaError_t enqueue(Copy c, cudaMemcpyKind kind, cudaStream_t s, const Where& wh
     run({taken->data(), c.from, c.width, c.from_pitch, c.width, c.height}, where);
     c.from = taken->data(), c.from_pitch = c.width;
   }
-  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [=] { run(c, where); }});
+  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [c, where, taken] { run(c, where); }});
   return waits ? cudaStreamSynchronize(s) : cudaSuccess;
 }
 
