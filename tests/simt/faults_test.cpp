@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/ptx.h"
 #include "tests/simt/every_seed.h"
+#include "tests/simt/guard.h"
 #include "tests/simt/run_kernel.h"
 #include "tests/simt/stats.h"
 
@@ -171,7 +172,7 @@ TEST(Faults, KernelThatTouchesPageableHostMemory) {
   simt::expect_fault(FaultKind::out_of_bounds, "pageable",
                      [&] { run_block(load_from, 1, 0, host.data(), std::ptrdiff_t{0}); });
 }
-#ifndef SIMT_ASAN  // the sanitizer ends the process at the very store
+#ifndef SIMT_ADDRESS_SANITIZER  // the sanitizer ends the process at the very store
 __global__ void raw_overrun(int past) { ptx::dynamic_shared()[64 + past] = 1; }
 __global__ void raw_global(char* p) { p[30] = 1; }
 TEST(Faults, RawStoresPastTheEndAreSeenByTheirGuards) {

@@ -16,7 +16,7 @@ System& System::get() {
 Device& System::device(int index) {
   std::lock_guard lock(mutex_);
   while (static_cast<int>(devices_.size()) <= index) devices_.push_back(std::make_unique<Device>());
-  return *devices_[index];
+  return *devices_[static_cast<std::size_t>(index)];
 }
 
 void System::push(Stream& s, Operation op) {
