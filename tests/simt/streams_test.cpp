@@ -95,12 +95,15 @@ TEST(StreamFaults, WaitingForAnEventThatIsNeverRecordedAgainReturnsAtOnce) {
   EXPECT_EQ(cudaStreamSynchronize(s), cudaSuccess);
 }
 
-TEST(Streams, MemoryMadeInStreamOrderIsPoisonUntilThen) {
-  simt::expect_fault(FaultKind::race, "", [] {
+TEST(StreamFaults, TouchingMemoryBeforeItsStreamHasMadeIt) {
+  simt::expect_fault(FaultKind::race, "write after write", [] {
     const StreamOwner a, b;
-    float* p = nullptr;
-    cudaMallocAsync(&p, 128, a);
-    cudaMemsetAsync(p, 0, 128, b);  // another stream, no event
+    struct Owner {
+      float* p = nullptr;
+      ~Owner() { cudaFree(p); }
+    } memory;
+    cudaMallocAsync(&memory.p, 128, a);
+    cudaMemsetAsync(memory.p, 0, 128, b);  // another stream, no event
     cudaDeviceSynchronize();
   });
 }
