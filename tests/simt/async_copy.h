@@ -29,7 +29,6 @@ class CopyQueue {
   void issue(Thread& t, const PendingCopy& copy);
   void commit() { groups_.push_back(std::move(open_)), open_.clear(); }
   void wait_group(Thread& t, unsigned newest_left_in_flight);
-  void wait_all(Thread& t) { commit(), wait_group(t, 0); }
 
  private:
   std::deque<std::vector<PendingCopy>> groups_;  // committed, oldest first
