@@ -7,6 +7,16 @@
 namespace ringattn::cuda {
 namespace {
 
+__global__ void __launch_bounds__(kThreads) reset_kernel(ResetParams a) {
+  const index_t warp = global_warp();
+  if (warp >= a.all_heads * a.o.rows) return;
+  float* const o = static_cast<float*>(a.o.data) + warp * a.o.stride;
+  for (int e = lane_index(); e < a.o.stride; e += kWarpSize) ptx::store_global(o + e, 0.0f);
+  if (lane_index() != 0) return;
+  ptx::store_global(a.maximum + warp, -INFINITY);
+  ptx::store_global(a.sum + warp, 0.0f);
+}
+
 index_t blocks_of_warps(index_t warps) { return (warps + kWarps - 1) / kWarps; }
 
 }  // namespace

@@ -48,16 +48,6 @@ __global__ void __launch_bounds__(kThreads) store_kernel(StoreParams a) {
     ptx::store_global(to + e, narrow<T>(turned(a.turn, row, e, read)));
 }
 
-inline __global__ void __launch_bounds__(kThreads) reset_kernel(ResetParams a) {
-  const index_t warp = global_warp();
-  if (warp >= a.all_heads * a.o.rows) return;
-  float* const o = static_cast<float*>(a.o.data) + warp * a.o.stride;
-  for (int e = lane_index(); e < a.o.stride; e += kWarpSize) ptx::store_global(o + e, 0.0f);
-  if (lane_index() != 0) return;
-  ptx::store_global(a.maximum + warp, -INFINITY);
-  ptx::store_global(a.sum + warp, 0.0f);
-}
-
 // out = o / sum; a row that saw nothing, or nothing but scores of -inf, keeps its o, which is 0 (or NaN, from
 // 0 times infinity).
 template <class T>
