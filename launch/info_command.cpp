@@ -27,10 +27,10 @@ std::string or_none(const std::string& found, const std::string& otherwise) {
   return found.empty() ? otherwise : found;
 }
 
-// CUDA and NCCL have no sources in this version; a toolkit that was found is not used.
+// The program runs on CPUs whatever the library holds.
 std::string unused(const char* found) {
   return *found == '\0' ? "none found by this build"
-                        : std::string(found) + " found, not used by this version";
+                        : std::string(found) + " found, not used by the program";
 }
 
 nlohmann::ordered_json or_null(const std::string& text) {

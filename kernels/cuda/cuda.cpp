@@ -1,0 +1,332 @@
+#include "kernels/cuda/cuda.h"
+
+#include <cstring>
+
+#include "kernels/check.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cuda/device_error.h"
+#include "kernels/cuda/launches.h"
+#include "kernels/cuda/layout.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/scaling.h"
+#include "kernels/cuda/schedule.h"
+#include "src/error.h"
+
+namespace ringattn {
+namespace {
+
+using namespace cuda;
+
+// Of a block or of gradients. Device allocations are aligned to 256 bytes.
+constexpr std::size_t kBlockAlignment = 128;
+
+Tensor tensor_of(const ConstTensorView& view) {
+  return {.data = const_cast<void*>(view.data),
+          .batch_stride = view.stride[0],
+          .row_stride = view.stride[1],
+          .head_stride = view.stride[2]};
+}
+Tensor tensor_of(const TensorView& view) { return tensor_of(as_const(view)); }
+
+Rows rows_of(const std::byte* data, const ArrayLayout& layout) {
+  return {.data = const_cast<std::byte*>(data), .rows = layout.rows, .stride = layout.stride};
+}
+
+class CudaKernel final : public Kernel {
+ public:
+  CudaKernel(const KernelConfig& config, cudaStream_t stream)
+      : config_(config),
+        shape_(config.shape),
+        stream_(stream),
+        scaling_(scaling_of(config.softmax_scale, config.dtype)),
+        layout_(config.shape, config.dtype, config.q_rows),
+        workspace_(layout_.bytes(Pass::forward), stream),
+        uploads_(stream) {}
+
+  std::string name() const override { return "cuda/plain"; }
+
+  std::size_t block_bytes(index_t k_rows) const override {
+    return cuda_block_bytes(shape_, config_.dtype, k_rows);
+  }
+  std::size_t gradient_bytes(index_t k_rows) const override { return cuda_gradient_bytes(shape_, k_rows); }
+  std::size_t workspace_bytes() const override { return workspace_.size(); }
+
+  void reserve(Pass pass) override {
+    if (pass == Pass::forward || room_ == Pass::backward) return;
+    workspace_ = {};
+    try {
+      workspace_ = DeviceMemory(layout_.bytes(pass), stream_);
+    } catch (const OutOfMemory&) {
+      workspace_ = DeviceMemory(layout_.bytes(Pass::forward), stream_);
+      throw;
+    }
+    room_ = pass;
+  }
+
+  Buffer allocate(std::size_t bytes) const override {
+    DeviceMemory memory(bytes, stream_);
+    if (bytes > 0) check_cuda(cudaMemsetAsync(memory.data(), 0, bytes, stream_), "cudaMemsetAsync");
+    return std::move(memory).release();
+  }
+
+  void load_queries(const ConstTensorView& q, const Rotation& rotation) override {
+    check_tensor("q", q, config_.dtype, {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim});
+    check_rotation(rotation, shape_.head_dim);
+    load(q, rotation, scaling_.query, rows_of(workspace_.data(), layout_.q));
+    launch_reset({.o = state_o(),
+                  .maximum = numbers(layout_.numbers_at[0]),
+                  .sum = numbers(layout_.numbers_at[1]),
+                  .all_heads = layout_.heads},
+                 stream_);
+  }
+
+  void load_block(const ConstTensorView& k, const ConstTensorView& v, const Rotation& rotation,
+                  std::span<std::byte> block) const override {
+    check_tensor("k", k, config_.dtype, {shape_.batch, k.rows(), shape_.num_heads_kv, shape_.head_dim});
+    check_tensor("v", v, config_.dtype, {shape_.batch, k.rows(), shape_.num_heads_kv, shape_.head_dim_v});
+    check_rotation(rotation, shape_.head_dim);
+    check_block(block, block_bytes(k.rows()), kBlockAlignment);
+    const PairLayout layout = block_layout(shape_, config_.dtype, k.rows());
+    load(k, rotation, 1, rows_of(block.data(), layout.k));
+    load(v, {}, 1, rows_of(block.data() + layout.k.bytes, layout.v));
+  }
+
+  void attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+              const Poll& poll) override {
+    check_block(block, block_bytes(k_rows), kBlockAlignment);
+    const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
+    const SentWalk sent = send(query_schedule(tiles, config_.q_rows, k_rows));
+    launch_attend(config_.dtype,
+                  {.walk = sent.walk,
+                   .q = rows_of(workspace_.data(), layout_.q),
+                   .k = rows_of(block.data(), layout.k),
+                   .v = rows_of(block.data() + layout.k.bytes, layout.v),
+                   .o = state_o(),
+                   .maximum = numbers(layout_.numbers_at[0]),
+                   .sum = numbers(layout_.numbers_at[1]),
+                   .q_rows = config_.q_rows,
+                   .k_rows = k_rows,
+                   .all_heads = layout_.heads,
+                   .heads_a_kv = shape_.group(),
+                   .head_dim = static_cast<int>(shape_.head_dim),
+                   .dim_v = static_cast<int>(shape_.head_dim_v),
+                   .scores = scaling_.scores},
+                  stream_);
+    if (poll) poll();
+  }
+
+  void finish(const TensorView& out, const LseView& lse) override {
+    check_tensor("out", as_const(out), out.dtype,
+                 {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim_v});
+    check_lse(lse, {shape_.batch, shape_.num_heads, config_.q_rows});
+    launch_finish(out.dtype,
+                  {.o = state_o(),
+                   .maximum = numbers(layout_.numbers_at[0]),
+                   .sum = numbers(layout_.numbers_at[1]),
+                   .out = tensor_of(out),
+                   .lse = lse.data,
+                   .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
+                   .rows = config_.q_rows,
+                   .heads = shape_.num_heads,
+                   .all_heads = layout_.heads,
+                   .dim_v = static_cast<int>(shape_.head_dim_v),
+                   .slope = scaling_.scores.slope},
+                  stream_);
+  }
+
+  void load_rows(const ConstTensorView& q, const Rotation& rotation, const ConstTensorView& dout,
+                 const ConstTensorView& out, const ConstLseView& lse, const Poll& poll) override {
+    const std::array<index_t, 4> out_shape{shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim_v};
+    check_reserved(room_ == Pass::backward, "load_rows");
+    check_tensor("q", q, config_.dtype, {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim});
+    check_tensor("dout", dout, config_.dtype, out_shape);
+    check_tensor("out", out, config_.dtype, out_shape);
+    check_lse(lse, {shape_.batch, shape_.num_heads, config_.q_rows});
+    check_rotation(rotation, shape_.head_dim);
+    load(q, rotation, scaling_.query, rows_of(workspace_.data(), layout_.q));
+    load(dout, {}, 1, rows_of(workspace_.data() + layout_.dout_at, layout_.dout));
+    launch_row_numbers(config_.dtype,
+                       {.dout = tensor_of(dout),
+                        .out = tensor_of(out),
+                        .lse = lse.data,
+                        .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
+                        .to = row_numbers(),
+                        .stride = layout_.numbers.rows,
+                        .rows = config_.q_rows,
+                        .heads = shape_.num_heads,
+                        .all_heads = layout_.heads,
+                        .dim_v = static_cast<int>(shape_.head_dim_v)},
+                       stream_);
+    if (layout_.dq.bytes > 0)
+      check_cuda(cudaMemsetAsync(workspace_.data() + layout_.dq_at, 0,
+                                 static_cast<std::size_t>(layout_.dq.bytes), stream_),
+                 "cudaMemsetAsync");
+    if (poll) poll();
+  }
+
+  void attend_backward(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                       const GradientBlock& gradients, const Poll& poll) override {
+    check_reserved(room_ == Pass::backward, "attend_backward");
+    check_block(block, block_bytes(k_rows), kBlockAlignment);
+    check_gradients(gradients.bytes, gradient_bytes(k_rows), kBlockAlignment);
+    BackwardParams params = backward_params(block, k_rows, gradients.bytes);
+    const SentWalk queries = send(query_schedule(tiles, config_.q_rows, k_rows));
+    params.walk = queries.walk;
+    launch_query_gradients(config_.dtype, params, stream_);
+    if (poll) poll();
+    const SentWalk keys = send(key_schedule(tiles, config_.q_rows, k_rows));
+    if (gradients.arrived && keys.walk.count > 0) {
+      while (gradients.arrived() < gradients.bytes.size())
+        if (poll) poll();
+    }
+    params.walk = keys.walk;
+    launch_key_gradients(config_.dtype, params, stream_);
+    if (poll) poll();
+  }
+
+  void finish_rows(const TensorView& dq, const Rotation& rotation) override {
+    check_reserved(room_ == Pass::backward, "finish_rows");
+    check_tensor("dq", as_const(dq), dq.dtype,
+                 {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim});
+    check_rotation(rotation, shape_.head_dim);
+    store(rows_of(workspace_.data() + layout_.dq_at, layout_.dq), config_.softmax_scale, dq, rotation);
+  }
+
+  void finish_gradients(std::span<const std::byte> gradients, const TensorView& dk, const TensorView& dv,
+                        const Rotation& rotation) const override {
+    const index_t rows = dk.rows();
+    check_tensor("dk", as_const(dk), dk.dtype, {shape_.batch, rows, shape_.num_heads_kv, shape_.head_dim});
+    check_tensor("dv", as_const(dv), dv.dtype, {shape_.batch, rows, shape_.num_heads_kv, shape_.head_dim_v});
+    check_rotation(rotation, shape_.head_dim);
+    check_gradients(gradients, gradient_bytes(rows), kBlockAlignment);
+    const PairLayout layout = gradient_layout(shape_, rows);
+    store(rows_of(gradients.data(), layout.k), scaling_.rest(config_.softmax_scale), dk, rotation);
+    store(rows_of(gradients.data() + layout.k.bytes, layout.v), 1, dv, {});
+  }
+
+ private:
+  // A schedule on the device, for as long as this lives; freed in the order of the stream.
+  struct SentWalk {
+    DeviceMemory memory;
+    Walk walk;
+  };
+  SentWalk send(const Schedule& schedule) {
+    if (schedule.groups.empty()) return {.memory = {}, .walk = {}};
+    const std::size_t groups = schedule.groups.size() * sizeof(Group);
+    const std::size_t pieces = schedule.pieces.size() * sizeof(Piece);
+    const std::span<std::byte> room = uploads_.room(groups + pieces);
+    std::memcpy(room.data(), schedule.groups.data(), groups);
+    std::memcpy(room.data() + groups, schedule.pieces.data(), pieces);
+    SentWalk sent{.memory = uploads_.send(), .walk = {}};
+    sent.walk = {.groups = reinterpret_cast<const Group*>(sent.memory.data()),
+                 .pieces = reinterpret_cast<const Piece*>(sent.memory.data() + groups),
+                 .count = static_cast<index_t>(schedule.groups.size())};
+    return sent;
+  }
+
+  struct SentAngles {
+    DeviceMemory memory;
+    Turn turn;
+  };
+  SentAngles send_angles(const Rotation& rotation, index_t rows, bool back) const {
+    if (rotation.dim == 0 || rows == 0) return {.memory = {}, .turn = {}};
+    const auto pairs = static_cast<std::size_t>(rotation.dim / 2);
+    const std::span<std::byte> room = uploads_.room(
+        static_cast<std::size_t>(checked_product({rows, rotation.dim, index_t{sizeof(float)}})));
+    auto* const angles = reinterpret_cast<float*>(room.data());
+    constexpr index_t kRowsATask = 64;
+    cpu::parallel_tasks(config_.threads, (rows + kRowsATask - 1) / kRowsATask, [&](index_t task, int) {
+      for (index_t row = task * kRowsATask; row < std::min((task + 1) * kRowsATask, rows); ++row) {
+        float* const cos = angles + row * rotation.dim;
+        rotation.angles(row, {cos, pairs}, {cos + pairs, pairs});
+      }
+    });
+    SentAngles sent{.memory = uploads_.send(), .turn = {}};
+    sent.turn = {.angles = reinterpret_cast<const float*>(sent.memory.data()),
+                 .dim = static_cast<int>(rotation.dim),
+                 .interleaved = rotation.interleaved,
+                 .back = back};
+    return sent;
+  }
+
+  void load(const ConstTensorView& from, const Rotation& rotation, double factor, const Rows& to) const {
+    const SentAngles angles = send_angles(rotation, from.rows(), false);
+    launch_load(from.dtype,
+                {.from = tensor_of(from),
+                 .to = to,
+                 .rows = from.rows(),
+                 .heads = from.heads(),
+                 .all_heads = from.batch() * from.heads(),
+                 .dim = static_cast<int>(from.dim()),
+                 .factor = factor,
+                 .turn = angles.turn},
+                stream_);
+  }
+
+  void store(const Rows& from, double factor, const TensorView& to, const Rotation& rotation) const {
+    const SentAngles angles = send_angles(rotation, to.rows(), true);
+    launch_store(to.dtype,
+                 {.from = from,
+                  .to = tensor_of(to),
+                  .rows = to.rows(),
+                  .heads = to.heads(),
+                  .all_heads = to.batch() * to.heads(),
+                  .dim = static_cast<int>(to.dim()),
+                  .factor = factor,
+                  .turn = angles.turn},
+                 stream_);
+  }
+
+  BackwardParams backward_params(std::span<const std::byte> block, index_t k_rows,
+                                 std::span<std::byte> gradients) const {
+    const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
+    const PairLayout sums = gradient_layout(shape_, k_rows);
+    return {.walk = {},
+            .q = rows_of(workspace_.data(), layout_.q),
+            .dout = rows_of(workspace_.data() + layout_.dout_at, layout_.dout),
+            .k = rows_of(block.data(), layout.k),
+            .v = rows_of(block.data() + layout.k.bytes, layout.v),
+            .dq = rows_of(workspace_.data() + layout_.dq_at, layout_.dq),
+            .dk = rows_of(gradients.data(), sums.k),
+            .dv = rows_of(gradients.data() + sums.k.bytes, sums.v),
+            .numbers = row_numbers(),
+            .q_rows = config_.q_rows,
+            .k_rows = k_rows,
+            .all_heads = layout_.heads,
+            .all_heads_kv = shape_.batch * shape_.num_heads_kv,
+            .heads_a_kv = shape_.group(),
+            .head_dim = static_cast<int>(shape_.head_dim),
+            .dim_v = static_cast<int>(shape_.head_dim_v),
+            .scores = scaling_.scores};
+  }
+
+  float* numbers(index_t at) const { return reinterpret_cast<float*>(workspace_.data() + at); }
+  Rows state_o() const { return rows_of(workspace_.data() + layout_.o_at, layout_.o); }
+  RowNumbers row_numbers() const {
+    return {.high = numbers(layout_.row_numbers_at[0]),
+            .low = numbers(layout_.row_numbers_at[1]),
+            .delta = numbers(layout_.row_numbers_at[2])};
+  }
+
+  KernelConfig config_;
+  HeadShape shape_;
+  cudaStream_t stream_;
+  Scaling scaling_;
+  WorkspaceLayout layout_;
+  DeviceMemory workspace_;
+  mutable Uploads uploads_;
+  Pass room_ = Pass::forward;
+};
+
+}  // namespace
+
+bool cuda_built() { return true; }
+
+std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
+  check_config(config);
+  if (config.isa != "auto")
+    throw UsageError("isa: '" + config.isa + "' for the CUDA kernel; allowed is auto");
+  return std::make_unique<CudaKernel>(config, static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace ringattn

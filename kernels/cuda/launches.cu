@@ -1,0 +1,71 @@
+#include "kernels/cuda/launches.h"
+
+#include "kernels/cuda/grid.h"
+#include "kernels/cuda/rows.h"
+#include "kernels/cuda/typed_launches.h"
+
+namespace ringattn::cuda {
+namespace {
+
+__global__ void __launch_bounds__(kThreads) reset_kernel(ResetParams a) {
+  const index_t warp = global_warp();
+  if (warp >= a.all_heads * a.o.rows) return;
+  float* const o = static_cast<float*>(a.o.data) + warp * a.o.stride;
+  for (int e = lane_index(); e < a.o.stride; e += kWarpSize) ptx::store_global(o + e, 0.0f);
+  if (lane_index() != 0) return;
+  ptx::store_global(a.maximum + warp, -INFINITY);
+  ptx::store_global(a.sum + warp, 0.0f);
+}
+
+index_t blocks_of_warps(index_t warps) { return (warps + kWarps - 1) / kWarps; }
+
+}  // namespace
+
+void launch_load(DType dtype, const LoadParams& params, cudaStream_t stream) {
+  with_element(dtype, [&](auto element) {
+    start("load", load_kernel<decltype(element)>, blocks_of_warps(params.all_heads * params.to.rows), 0,
+          params, stream);
+  });
+}
+
+void launch_store(DType dtype, const StoreParams& params, cudaStream_t stream) {
+  with_element(dtype, [&](auto element) {
+    start("store", store_kernel<decltype(element)>, blocks_of_warps(params.all_heads * params.rows), 0,
+          params, stream);
+  });
+}
+
+void launch_finish(DType dtype, const FinishParams& params, cudaStream_t stream) {
+  with_element(dtype, [&](auto element) {
+    start("finish", finish_kernel<decltype(element)>, blocks_of_warps(params.all_heads * params.rows), 0,
+          params, stream);
+  });
+}
+
+void launch_row_numbers(DType dtype, const RowNumbersParams& params, cudaStream_t stream) {
+  with_element(dtype, [&](auto element) {
+    start("row_numbers", row_numbers_kernel<decltype(element)>,
+          blocks_of_warps(params.all_heads * params.rows), 0, params, stream);
+  });
+}
+
+void launch_reset(const ResetParams& params, cudaStream_t stream) {
+  start("reset", reset_kernel, blocks_of_warps(params.all_heads * params.o.rows), 0, params, stream);
+}
+
+void launch_attend(DType dtype, const AttendParams& params, cudaStream_t stream) {
+  if (params.walk.count == 0) return;
+  with_element(dtype, [&](auto element) { launch_attend_of<decltype(element)>(params, stream); });
+}
+
+void launch_query_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
+  if (params.walk.count == 0) return;
+  with_element(dtype, [&](auto element) { launch_query_gradients_of<decltype(element)>(params, stream); });
+}
+
+void launch_key_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
+  if (params.walk.count == 0) return;
+  with_element(dtype, [&](auto element) { launch_key_gradients_of<decltype(element)>(params, stream); });
+}
+
+}  // namespace ringattn::cuda

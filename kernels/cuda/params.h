@@ -1,0 +1,139 @@
+// What the kernels are told: plain data, the same for host and device.
+#pragma once
+#include "src/types.h"
+
+namespace ringattn::cuda {
+
+// A block of threads works on 16 rows of one head, four to a warp, against 32 columns at a time, one to a
+// lane. Rows are queries and columns keys, or, for dK and dV, the other way round.
+inline constexpr int kGroupRows = 16;
+inline constexpr int kWarps = 4;
+inline constexpr int kWarpRows = kGroupRows / kWarps;
+inline constexpr int kWarpSize = 32;
+inline constexpr int kColumns = kWarpSize;
+inline constexpr int kThreads = kWarps * kWarpSize;
+
+// Columns whose sums are formed apart from all others, so that what is small is not lost in what is large:
+// the columns of a step in registers, those of a span of 2,048 in registers of their own, spans in the memory
+// that carries them. A rank of a ring sees its own keys first, which may have nearly all the weight;
+// thousands of far keys, each below half an ulp of that, would be lost if they were added to it one by one.
+inline constexpr int kSpan = 2048;
+
+// What one tile shows to one group. Column c is visible to row i of the group iff
+//   begin <= c < end,  row_begin <= i < row_end,  lo <= c - i <= hi.
+struct Piece {
+  index_t begin, end;
+  index_t lo, hi;  // relative to the group: the band's, plus the first row of the group
+  int row_begin, row_end;
+};
+struct Group {
+  index_t first_row;
+  index_t first_piece, pieces;  // in the list of pieces, sorted by their first column
+};
+// On the device. Only groups that see something, longest first.
+struct Walk {
+  const Group* groups;
+  const Piece* pieces;
+  index_t count;
+};
+
+// [batch][head][rows][stride]. `head` below counts the heads of all batches.
+struct Rows {
+  void* data;
+  index_t rows, stride;
+};
+
+// A tensor of the caller's, [batch, rows, heads, dim], strides in elements, last stride 1.
+struct Tensor {
+  void* data;
+  index_t batch_stride, row_stride, head_stride;
+};
+
+// Cosines and sines on the device: row r has dim / 2 cosines from angles + r * dim on, then as many sines.
+struct Turn {
+  const float* angles;
+  int dim;  // 0: nothing turns
+  bool interleaved;
+  bool back;  // by the negative angle
+};
+
+// Scores in units of log2: slope * factor * (q k), `factor` a power of two with a sign, or 0.
+struct Scores {
+  float factor, slope;
+};
+
+// Rows of a tensor to an array of rows, turned; padding becomes 0.
+struct LoadParams {
+  Tensor from;
+  Rows to;
+  index_t rows, heads, all_heads;  // heads of one batch, of all
+  int dim;
+  double factor;
+  Turn turn;
+};
+
+// Rows that have seen nothing: o 0, maximum -inf, sum 0.
+struct ResetParams {
+  Rows o;
+  float *maximum, *sum;
+  index_t all_heads;
+};
+
+struct AttendParams {
+  Walk walk;
+  Rows q, k, v, o;
+  float *maximum, *sum;  // [head][q.rows]: of score * factor, and of 2^(slope * (score * factor - maximum))
+  index_t q_rows, k_rows, all_heads, heads_a_kv;
+  int head_dim, dim_v;
+  Scores scores;
+};
+
+struct FinishParams {
+  Rows o;
+  const float *maximum, *sum;
+  Tensor out;
+  float* lse;  // null: not wanted
+  index_t lse_stride[3];
+  index_t rows, heads, all_heads;
+  int dim_v;
+  float slope;
+};
+
+// lse in units of log2 as two floats, high + low, so that only its own rounding remains; high is -inf for a
+// row that saw nothing. delta = sum_e dout_e out_e.
+struct RowNumbers {
+  float *high, *low, *delta;
+};
+
+struct RowNumbersParams {
+  Tensor dout, out;
+  const float* lse;
+  index_t lse_stride[3];
+  RowNumbers to;
+  index_t stride;  // rows of a head there
+  index_t rows, heads, all_heads;
+  int dim_v;
+};
+
+// dq of the walk's queries, or dK and dV of the walk's keys.
+struct BackwardParams {
+  Walk walk;
+  Rows q, dout, k, v;  // in the wire dtype
+  Rows dq, dk, dv;     // fp32
+  RowNumbers numbers;
+  index_t q_rows, k_rows, all_heads, all_heads_kv, heads_a_kv;
+  int head_dim, dim_v;
+  Scores scores;
+};
+
+// fp32 rows times a factor to a tensor, turned, rounded once.
+struct StoreParams {
+  Rows from;
+  Tensor to;
+  index_t rows, heads, all_heads;
+  int dim;
+  double factor;
+  Turn turn;
+};
+
+}  // namespace ringattn::cuda

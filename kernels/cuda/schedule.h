@@ -1,0 +1,20 @@
+// Tiles cut to the groups of 16 rows that the kernels work on.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "kernels/cuda/params.h"
+
+namespace ringattn::cuda {
+
+struct Schedule {
+  std::vector<Group> groups;
+  std::vector<Piece> pieces;
+};
+
+// Groups of queries that see any key. Throws UsageError naming a tile that leaves [0, q_rows) x [0, k_rows).
+Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows);
+// Groups of keys that any query sees: the same with rows and columns exchanged.
+Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows);
+
+}  // namespace ringattn::cuda
