@@ -1,0 +1,56 @@
+#include "tests/simt/fiber.h"
+
+#include <utility>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#define SIMT_ASAN(call) call
+#else
+#define SIMT_ASAN(call) (void)0
+#endif
+
+namespace simt {
+namespace {
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::size_t kStackBytes = 512 * 1024;  // red zones make frames several times larger
+#else
+constexpr std::size_t kStackBytes = 128 * 1024;
+#endif
+}  // namespace
+
+Fiber::Fiber() : allocator_(kStackBytes), stack_(allocator_.allocate()) {
+  boost::context::preallocated place(stack_.sp, stack_.size, stack_);
+  inside_ = boost::context::fiber(std::allocator_arg, place, allocator_,
+                                  [this](boost::context::fiber&& f) { return run(std::move(f)); });
+}
+
+Fiber::~Fiber() {
+  job_ = nullptr;
+  resume();  // lets run() return; Boost then gives the stack back through allocator_
+}
+
+boost::context::fiber Fiber::run(boost::context::fiber&& caller) {
+  SIMT_ASAN(__sanitizer_finish_switch_fiber(nullptr, &outside_bottom_, &outside_size_));
+  outside_ = std::move(caller);
+  while (job_) {
+    (*job_)();
+    suspend();
+  }
+  SIMT_ASAN(__sanitizer_start_switch_fiber(nullptr, outside_bottom_, outside_size_));
+  return std::move(outside_);
+}
+
+void Fiber::resume() {
+  SIMT_ASAN(__sanitizer_start_switch_fiber(&fake_outside_, static_cast<char*>(stack_.sp) - stack_.size,
+                                           stack_.size));
+  inside_ = std::move(inside_).resume();
+  SIMT_ASAN(__sanitizer_finish_switch_fiber(fake_outside_, nullptr, nullptr));
+}
+
+void Fiber::suspend() {
+  SIMT_ASAN(__sanitizer_start_switch_fiber(&fake_inside_, outside_bottom_, outside_size_));
+  outside_ = std::move(outside_).resume();
+  SIMT_ASAN(__sanitizer_finish_switch_fiber(fake_inside_, &outside_bottom_, &outside_size_));
+}
+
+}  // namespace simt

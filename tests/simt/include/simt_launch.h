@@ -1,0 +1,26 @@
+// Kernel launch of the harness: what `kernel<<<grid, block, smem, stream>>>(args...)` becomes.
+#pragma once
+#include <functional>
+#include <tuple>
+
+#include "tests/simt/runtime.h"
+
+namespace simt {
+
+// Runs the blocks one after another (config().workers > 1: on several OS threads) in shuffled
+// order. Blocks that wait for one another are not supported; the library has none.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& kernel);
+
+// Enqueues. The arguments are copied now, as a real launch does.
+void enqueue_kernel(const void* function, dim3 grid, dim3 block, std::size_t shared_bytes,
+                    cudaStream_t stream, std::function<void()> kernel);
+
+template <class... P, class... A>
+void launch(void (*kernel)(P...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            A&&... args) {
+  enqueue_kernel(
+      reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream,
+      [kernel, packed = std::tuple<P...>(std::forward<A>(args)...)] { std::apply(kernel, packed); });
+}
+
+}  // namespace simt
