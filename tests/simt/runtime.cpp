@@ -38,6 +38,10 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaMalloc(void** p, std::size_t n) { return *p = simt::global_allocate(n), cudaSuccess; }
+cudaError_t cudaHostAlloc(void** p, std::size_t n, unsigned) {
+  return *p = simt::global_allocate(n), cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* p) { return simt::global_free(p), cudaSuccess; }
 cudaError_t cudaFree(void* p) { return simt::global_free(p), cudaSuccess; }
 
 // The address exists at once; the memory is only good in stream order. Poisoning it again when

@@ -51,6 +51,11 @@ cudaError_t cudaMallocAsync(T** p, std::size_t n, cudaStream_t s, SIMT_WHERE) {
   return cudaMallocAsync(reinterpret_cast<void**>(p), n, s, where);
 }
 
+// Pinned host memory. Here it is like any other of the host, but for its poison.
+inline constexpr unsigned cudaHostAllocPortable = 1;
+cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* p);
+
 // Waits for no stream: the library's streams are non-blocking, so a plain copy is not a fence.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, SIMT_WHERE);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, cudaStream_t s,
@@ -59,6 +64,13 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t n, cudaStream_t s, 
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags);
 inline cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
+// Priorities are for speed, and the harness draws its own.
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  return *lowest = 0, *highest = -5, cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(s, flags);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaStreamQuery(cudaStream_t s);
