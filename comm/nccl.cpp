@@ -38,9 +38,9 @@ class NcclShift final : public Shift {
   // Leaves the waiting to the compute stream.
   void wait(Deadline deadline) override {
     if (over_) return;
+    end_->allow(*transfer_, deadline - Clock::now());
     end_->check();
     hold_back();
-    end_->allow(*transfer_, deadline - Clock::now());
     over();
   }
 

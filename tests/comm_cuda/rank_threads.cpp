@@ -6,18 +6,30 @@
 
 namespace ringattn::test {
 
+namespace {
+
+std::vector<std::shared_ptr<Communicator>> threads(int size) {
+  std::vector<std::shared_ptr<Communicator>> communicators;
+  for (auto& one : make_thread_communicators(size)) communicators.push_back(std::move(one));
+  return communicators;
+}
+
+}  // namespace
+
+void RankThread::meet() const { (void)aside->all_gather({}, Clock::now() + std::chrono::seconds(30)); }
+
 void on_ranks(int size, const std::function<void(RankThread&)>& body, Devices devices) {
-  std::vector<std::shared_ptr<Communicator>> hosts;
-  for (auto& host : make_thread_communicators(size)) hosts.push_back(std::move(host));
+  const auto hosts = threads(size), asides = threads(size);
   simt::System::get().run_ranks(size, [&](int rank) {
     cudaSetDevice(devices == Devices::own ? rank : 0);
     const simt::StreamOwner stream;
-    RankThread me{
-        .rank = rank, .size = size, .host = hosts[static_cast<std::size_t>(rank)], .stream = stream};
+    const auto r = static_cast<std::size_t>(rank);
+    RankThread me{.rank = rank, .size = size, .host = hosts[r], .aside = asides[r], .stream = stream};
     try {
       body(me);
     } catch (const std::exception& error) {
-      me.host->abort(1, "rank " + std::to_string(rank) + " failed: " + error.what());
+      for (Communicator* comm : {me.host.get(), me.aside.get()})
+        comm->abort(1, "rank " + std::to_string(rank) + " failed: " + error.what());
       throw;
     }
   });

@@ -12,8 +12,11 @@ namespace ringattn::test {
 
 struct RankThread {
   int rank = 0, size = 1;
-  std::shared_ptr<Communicator> host{};
+  std::shared_ptr<Communicator> host{};   // to make communicators from
+  std::shared_ptr<Communicator> aside{};  // another one of the same ranks, which stays whole when those fail
   cudaStream_t stream = nullptr;
+  // Waits on the host until all ranks have come here.
+  void meet() const;
 };
 
 enum class Devices : std::uint8_t { own, shared };
