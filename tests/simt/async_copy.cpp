@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/simt/block.h"
+#include "tests/simt/memory.h"
 
 namespace simt {
 namespace {

@@ -23,6 +23,7 @@ void raise(FaultKind kind, const std::string& text, const Where& where) {
 
 void Block::run(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed) {
   const unsigned n = dim.x * dim.y * dim.z;
+  current_block = this;
   random = Random(seed);
   // From "one warp runs as far as it can" to "a new warp at every step": a missing barrier
   // shows best under skew, a missing warp-level step under fine interleaving.
@@ -75,6 +76,7 @@ void Block::run(const std::function<void()>& kernel, std::size_t shared_bytes, s
   }
   if (fault_) cancel_all();
   extensions_.clear();
+  current_block = nullptr;
   if (fault_) throw *fault_;
 }
 

@@ -18,8 +18,8 @@
 #include "tests/simt/config.h"
 #include "tests/simt/fault.h"
 #include "tests/simt/fiber.h"
-#include "tests/simt/memory.h"
 #include "tests/simt/race.h"
+#include "tests/simt/shared_arena.h"
 
 namespace simt {
 
@@ -69,6 +69,9 @@ struct Block {
   std::vector<Warp> warps;
   std::array<Barrier, 16> barriers;
   Random random{1};
+
+  // Counts from 1 within its launch.
+  std::uint32_t number() const { return 1 + index.x + grid.x * (index.y + grid.y * index.z); }
 
   // Runs `kernel` once per thread; throws Fault if any of them, or the block, misbehaves.
   void run(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed);

@@ -1,15 +1,19 @@
 // Knobs of the harness, read once from the environment; tests may also set them directly.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
 namespace simt {
 
 struct Config {
-  std::uint64_t seed = 1;    // SIMT_SEED: decides every scheduling choice, so a failure replays
-  bool race_check = true;    // SIMT_RACE=0: off; finds a missing barrier whatever the schedule
-  bool trap_poison = false;  // SIMT_TRAP=1: fault where ldmatrix first reads unwritten memory
-  unsigned workers = 1;      // SIMT_WORKERS: OS threads that share the blocks of a launch
+  std::uint64_t seed = 1;       // SIMT_SEED: decides every scheduling choice, so a failure replays
+  bool race_check = true;       // SIMT_RACE=0: off; finds a missing barrier or event whatever the schedule
+  bool trap_poison = false;     // SIMT_TRAP=1: fault where ldmatrix first reads unwritten memory
+  unsigned workers = 1;         // SIMT_WORKERS: OS threads that share the blocks of a launch
+  int devices = 8;              // that cudaGetDeviceCount finds
+  int compute_capability = 90;  // of each of them: 80 or 90
+  std::size_t device_bytes = std::size_t{4} << 30;  // memory of each
 };
 
 inline Config& config() {

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "tests/simt/block.h"
+#include "tests/simt/memory.h"
 
 namespace simt {
 namespace {
 
 std::atomic<std::uint64_t> launches{0};
 std::mutex opt_in_mutex;
-std::map<const void*, int> opt_in_bytes;  // cudaFuncSetAttribute
+std::map<const void*, std::size_t> opt_in_bytes;  // cudaFuncSetAttribute
 
 constexpr std::size_t kDefaultSharedLimit = 48 * 1024;
-constexpr int kLargestShared = 227 * 1024;  // sm_90; sm_80 has 163 KiB
 
 }  // namespace
 
@@ -61,29 +61,32 @@ void run_grid(dim3 grid, dim3 dim, std::size_t shared_bytes, const std::function
 
 void enqueue_kernel(const void* function, dim3 grid, dim3 block, std::size_t shared_bytes,
                     cudaStream_t stream, std::function<void()> kernel) {
-  if (!stream) throw Fault(FaultKind::usage, "launch on the null stream");
-  const unsigned threads = block.x * block.y * block.z;
-  if (threads == 0 || threads > 1024 || grid.x * grid.y * grid.z == 0)
-    throw Fault(FaultKind::usage, "launch shape the hardware refuses");
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  const bool grid_fits =
+      grid.x > 0 && grid.y > 0 && grid.z > 0 && grid.x < 1u << 31 && grid.y < 1u << 16 && grid.z < 1u << 16;
+  if (threads == 0 || threads > 1024 || block.z > 64 || !grid_fits) {
+    noted(cudaErrorInvalidConfiguration);
+    return;
+  }
   {
     std::lock_guard lock(opt_in_mutex);
     const auto it = opt_in_bytes.find(function);
-    const std::size_t limit = it == opt_in_bytes.end() ? kDefaultSharedLimit : it->second;
-    if (shared_bytes > limit)
-      throw Fault(FaultKind::usage, std::to_string(shared_bytes) +
-                                        " bytes of dynamic shared memory without "
-                                        "cudaFuncAttributeMaxDynamicSharedMemorySize");
+    if (shared_bytes > (it == opt_in_bytes.end() ? kDefaultSharedLimit : it->second)) {
+      noted(cudaErrorInvalidValue);
+      return;
+    }
   }
-  System::get().push(*stream, {"kernel", {}, [=, kernel = std::move(kernel)] {
-                                 run_grid(grid, block, shared_bytes, kernel);
-                               }});
+  System::get().push(real(stream), {"kernel", {}, [=, kernel = std::move(kernel)] {
+                                      run_grid(grid, block, shared_bytes, kernel);
+                                    }});
 }
 
 }  // namespace simt
 
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int value) {
-  if (value > simt::kLargestShared) return cudaErrorInvalidValue;
+  const int largest = (simt::config().compute_capability >= 90 ? 227 : 163) * 1024;
+  if (value < 0 || value > largest) return simt::noted(cudaErrorInvalidValue);
   std::lock_guard lock(simt::opt_in_mutex);
-  simt::opt_in_bytes[function] = value;
+  simt::opt_in_bytes[function] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }

@@ -1,54 +1,44 @@
-// Shared-memory arena of a block and the table of live global allocations.
+// The table of live allocations: device memory and pinned host memory. Each has guard zones, poison and a
+// shadow that remembers who wrote and read it last.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <mutex>
+#include <optional>
 
 #include "tests/simt/fault.h"
+#include "tests/simt/guard.h"
 #include "tests/simt/order.h"
 
 namespace simt {
 
-// 0xFF in every byte reads as NaN in bf16, fp16, fp32 and fp64: whatever was never written
-// (or is still in flight) spoils the result instead of looking like a plausible zero.
-inline constexpr unsigned char kPoison = 0xFF;
+enum class MemoryKind { device, pinned };
 
-// Shared addresses start here, as on sm_90 where the system keeps the first KiB: an address
-// that was forgotten (0) or computed before the base was added is out of bounds.
-inline constexpr std::uint32_t kSharedBase = 1024;
-
-class SharedArena {
- public:
-  // Poisons everything and redraws the guard zones. `skew`, a multiple of 16 below 1024, is where the arena
-  // begins after a multiple of 1024: CUDA promises no more than 16-byte alignment.
-  void reset(std::size_t bytes, std::uint32_t skew);
-  unsigned char* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  std::uint32_t base() const { return kSharedBase + skew_; }
-  std::uint32_t offset(std::uint32_t address) const { return address - base(); }
-
-  std::uint32_t address_of(const void* p, const Where& where) const;
-  // The only way from a 32-bit shared address to memory: range and alignment are checked here.
-  unsigned char* checked(std::uint32_t address, std::size_t bytes, std::size_t align,
-                         const Where& where) const;
-  void check_guards() const;  // catches raw stores in builds without AddressSanitizer
-
- private:
-  std::unique_ptr<unsigned char[]> storage_;
-  std::size_t capacity_ = 0, size_ = 0;
-  std::uint32_t skew_ = 0;
-  unsigned char* data_ = nullptr;
+struct AllocationInfo {
+  MemoryKind kind;
+  int device;         // that it was made on
+  std::size_t bytes;  // as asked for
+  void* base;
 };
 
-// Global memory. allocate() puts a guard zone on both sides and fills with poison.
-void* global_allocate(std::size_t bytes);
-void global_free(void* p);               // checks the guards, raises on a pointer it does not know
-std::size_t global_size(const void* p);  // 0 if it is not the start of a live allocation
+// Null when the device has no room left (config().device_bytes).
+void* allocate(MemoryKind kind, int device, std::size_t bytes);
+// False for a pointer that is not the start of a live allocation of this kind. Throws when a guard was
+// overwritten.
+bool release(MemoryKind kind, void* p);
+// The live allocation that p points into; none for pageable memory.
+std::optional<AllocationInfo> find_allocation(const void* p);
+std::size_t allocated_bytes(int device);
 void check_global_guards();
-// Raises unless [p, p + bytes) lies inside one live allocation, p has the alignment, and the
-// access is ordered after those of other streams that it conflicts with.
+
+// Raises unless [p, p + bytes) lies inside one live allocation that the kernel's device can reach, p has the
+// alignment, and the access is ordered after those of other streams, and of other blocks, that it conflicts
+// with.
 void check_global(const void* p, std::size_t bytes, std::size_t align, Access access, const Where& where);
-// The order check alone, for the ends of a copy, which may as well lie in host memory.
+// The order and range check alone, for the ends of a copy, which may as well lie in pageable memory.
 void check_order(const void* p, std::size_t bytes, Access access, const Where& where);
+
+// Blocks of a launch may run on several host threads, so the addition of an atomic is guarded.
+std::mutex& atomics_mutex();
 
 }  // namespace simt

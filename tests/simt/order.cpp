@@ -1,7 +1,10 @@
 #include "tests/simt/order.h"
 
+#include <atomic>
 #include <mutex>
 #include <string>
+
+#include "tests/simt/block.h"
 
 namespace simt {
 namespace {
@@ -9,19 +12,22 @@ namespace {
 std::mutex slots_mutex;
 std::array<bool, kMaxStreams> slot_taken{};
 std::array<std::uint32_t, kMaxStreams> slot_time{};  // goes on when a slot changes hands
+std::atomic<std::uint32_t> operations{0};
+
+constexpr std::uint32_t kManyBlocks = ~0u;
 
 [[noreturn]] void report(const char* what, std::size_t offset, unsigned slot, unsigned line,
                          const Where& where) {
-  raise(FaultKind::race,
-        std::string(what) + " at global offset " + std::to_string(offset) + " by " +
-            (acting ? "stream " + std::to_string(acting->slot) : std::string("the host")) +
-            ", not ordered after stream " + std::to_string(slot) + " (line " + std::to_string(line) + ")",
-        where);
+  std::string text = what;
+  text.append(" at global offset ").append(std::to_string(offset)).append(" by ");
+  text.append(acting ? "stream " + std::to_string(acting->slot) : std::string("the host"));
+  text.append(", not ordered after stream ").append(std::to_string(slot));
+  raise(FaultKind::race, text + " (line " + std::to_string(line) + ")", where);
 }
 
 }  // namespace
 
-Actor::Actor() {
+Actor::Actor(int device_) : device(device_) {
   std::lock_guard lock(slots_mutex);
   slot = static_cast<unsigned>(std::find(slot_taken.begin(), slot_taken.end(), false) - slot_taken.begin());
   if (slot == kMaxStreams) throw Fault(FaultKind::usage, "too many streams at one time");
@@ -33,6 +39,31 @@ Actor::~Actor() {
   std::lock_guard lock(slots_mutex);
   slot_taken[slot] = false;
   slot_time[slot] = clock[slot] + 1;
+}
+
+void Actor::begin_operation() {
+  ++clock[slot];
+  operation = ++operations;
+}
+
+void BlockShadow::access(std::size_t allocation_bytes, std::size_t offset, std::size_t bytes, Access access,
+                         std::uint32_t operation, std::uint32_t block, const Where& where) {
+  if (cells_.empty()) cells_.resize((allocation_bytes + 3) / 4);
+  const auto others = [&](const Touch& t) { return t.operation == operation && t.block != block; };
+  const auto add = [&](Touch& t) { t = {operation, others(t) ? kManyBlocks : block}; };
+  for (std::size_t c = offset / 4; c <= (offset + bytes - 1) / 4; ++c) {
+    Cell& cell = cells_[c];
+    const bool race = others(cell.write) || (access != Access::read && others(cell.read)) ||
+                      (access != Access::atomic && others(cell.atomic));
+    if (race) {
+      const Touch& t = others(cell.write) ? cell.write : others(cell.atomic) ? cell.atomic : cell.read;
+      std::string text = "global offset " + std::to_string(c * 4);
+      text.append(access == Access::read ? " read" : " written").append(" by two blocks of one launch");
+      if (t.block != kManyBlocks) text.append(", the other is block ").append(std::to_string(t.block - 1));
+      raise(FaultKind::race, text, where);
+    }
+    add(access == Access::read ? cell.read : access == Access::write ? cell.write : cell.atomic);
+  }
 }
 
 void GlobalShadow::access(std::size_t offset, std::size_t bytes, Access access, const Where& where) {
@@ -58,6 +89,8 @@ void GlobalShadow::access(std::size_t offset, std::size_t bytes, Access access, 
       if (acting) cell = {now, {}};
     }
   }
+  if (acting && current_block)
+    blocks_.access(bytes_, offset, bytes, access, acting->operation, current_block->number(), where);
 }
 
 }  // namespace simt

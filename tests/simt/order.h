@@ -1,8 +1,9 @@
 // Which work on streams is ordered before which: vector clocks, one entry per stream.
 //
-// Events, stream synchronisation, and NCCL messages pass clocks on. Each 16 bytes of global
-// memory remember who wrote and read them last, so two accesses that no event orders are
-// reported in every run, whichever of them happened to come first.
+// Events, stream synchronisation and messages between ranks pass clocks on. Each 16 bytes of global memory
+// remember who wrote and read them last, so two accesses that no event orders are reported in every run,
+// whichever came first. Blocks of one launch are never ordered: what one writes, no other may touch, except
+// both by atomics.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -25,27 +26,53 @@ enum class Access { read, write, atomic };
 
 class Actor {  // a stream, as the clocks see it
  public:
-  Actor();
+  explicit Actor(int device);
   ~Actor();
   Actor(const Actor&) = delete;
-  void begin_operation() { ++clock[slot]; }
+  Actor& operator=(const Actor&) = delete;
+  void begin_operation();
+
+  int device;
   unsigned slot;
+  std::uint32_t operation = 0;  // a number of its own for every operation of the process
   StreamClock clock{};
 };
 
 // On whose behalf this OS thread runs device work; null in host code.
 inline thread_local Actor* acting = nullptr;
-struct ActingAs {
-  Actor* const before = acting;
-  explicit ActingAs(Actor* a) { acting = a; }
-  ~ActingAs() { acting = before; }
+class ActingAs {
+ public:
+  explicit ActingAs(Actor* a) : before_(acting) { acting = a; }
+  ActingAs(const ActingAs&) = delete;
+  ActingAs& operator=(const ActingAs&) = delete;
+  ~ActingAs() { acting = before_; }
+
+ private:
+  Actor* const before_;
 };
 // What this host thread knows to be finished. Enqueued work inherits it.
 inline thread_local StreamClock host_clock{};
 
+// Of one allocation, between the blocks of a launch. Cells are 4 bytes: blocks do store neighbouring floats.
+class BlockShadow {
+ public:
+  // `block` counts from 1 within its launch.
+  void access(std::size_t allocation_bytes, std::size_t offset, std::size_t bytes, Access access,
+              std::uint32_t operation, std::uint32_t block, const Where& where);
+
+ private:
+  struct Touch {
+    std::uint32_t operation = 0, block = 0;
+  };
+  struct Cell {
+    Touch write, read, atomic;
+  };
+  std::vector<Cell> cells_;  // made at the first access by a kernel
+};
+
 class GlobalShadow {  // of one allocation
  public:
-  explicit GlobalShadow(std::size_t bytes) : cells_((bytes + 15) / 16) {}
+  explicit GlobalShadow(std::size_t bytes) : bytes_(bytes), cells_((bytes + 15) / 16) {}
   void access(std::size_t offset, std::size_t bytes, Access access, const Where& where);
 
  private:
@@ -57,7 +84,9 @@ class GlobalShadow {  // of one allocation
     Stamp write;
     std::array<Stamp, 3> reads;  // of different streams; a fourth reader displaces one
   };
+  std::size_t bytes_;
   std::vector<Cell> cells_;
+  BlockShadow blocks_;
 };
 
 }  // namespace simt

@@ -4,6 +4,7 @@
 // what that synchronisation needs, plus whatever the dice add from other streams. A missing
 // cudaStreamWaitEvent or cudaStreamSynchronize therefore reads poison or stale data.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,18 +31,21 @@ struct Device;
 
 struct Stream {
   Device* device;
+  int priority_level = 0;  // as asked for at its creation; lower is more urgent
   std::deque<Operation> queue;
   bool busy = false;           // its head is being run by some host thread
   bool closing = false;        // destroyed by the program; goes away when its work is done
   std::uint32_t priority = 0;  // drawn anew now and then; decides who goes first
   Actor actor;                 // its place in the order of work
-  explicit Stream(Device* d) : device(d) {}
+  explicit Stream(Device* d, int device_index) : device(d), actor(device_index) {}
 };
 
 struct Event {
-  std::uint64_t recorded = 0;         // records enqueued so far
-  std::uint64_t completed = 0;        // records executed so far
-  std::vector<StreamClock> clock_at;  // of the recording stream, per executed record
+  bool timed = true;
+  std::uint64_t recorded = 0;                    // records enqueued so far
+  std::uint64_t completed = 0;                   // records executed so far
+  std::vector<StreamClock> clock_at;             // of the recording stream, per executed record
+  std::chrono::steady_clock::time_point last{};  // when the last record was executed
 };
 
 struct Device {

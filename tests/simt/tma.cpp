@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/simt/guard.h"
 #include "tests/simt/mbarrier.h"
 #include "tests/simt/memory.h"
 #include "tests/simt/swizzle.h"

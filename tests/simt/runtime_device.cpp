@@ -1,0 +1,163 @@
+// Devices and errors of the stand-in runtime.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tests/simt/memory.h"
+#include "tests/simt/runtime.h"
+#include "tests/simt/tma.h"
+
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+bool exists(int device) { return device >= 0 && device < simt::config().devices; }
+
+}  // namespace
+
+namespace simt {
+cudaError_t noted(cudaError_t e) {
+  if (e != cudaSuccess && e != cudaErrorNotReady) last_error = e;
+  return e;
+}
+}  // namespace simt
+
+using simt::noted;
+
+const char* cudaGetErrorName(cudaError_t e) {
+  switch (e) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidMemcpyDirection:
+      return "cudaErrorInvalidMemcpyDirection";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+  }
+  return "unrecognized error code";
+}
+const char* cudaGetErrorString(cudaError_t e) {
+  switch (e) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorInvalidMemcpyDirection:
+      return "invalid copy direction for memcpy";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle:
+      return "invalid resource handle";
+    case cudaErrorNotReady:
+      return "device not ready";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
+  }
+  return "unrecognized error code";
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+cudaError_t cudaGetDeviceCount(int* count) { return *count = simt::config().devices, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  if (!exists(device)) return noted(cudaErrorInvalidDevice);
+  return simt::current_device = device, cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) { return *device = simt::current_device, cudaSuccess; }
+
+// Figures of an A100 or an H200, by the compute capability that the test asks for.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (!exists(device)) return noted(cudaErrorInvalidDevice);
+  const bool hopper = simt::config().compute_capability >= 90;
+  *p = {};
+  std::strcpy(p->name, hopper ? "simt sm_90" : "simt sm_80");
+  p->totalGlobalMem = simt::config().device_bytes;
+  p->sharedMemPerBlock = 48 * 1024;
+  p->sharedMemPerBlockOptin = (hopper ? 227 : 163) * 1024;
+  p->sharedMemPerMultiprocessor = (hopper ? 228 : 164) * 1024;
+  p->regsPerBlock = 65536;
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = 1024;
+  p->major = simt::config().compute_capability / 10;
+  p->minor = simt::config().compute_capability % 10;
+  p->multiProcessorCount = hopper ? 132 : 108;
+  p->l2CacheSize = (hopper ? 50 : 40) * 1024 * 1024;
+  p->memoryBusWidth = hopper ? 6144 : 5120;
+  p->pciBusID = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp p;
+  if (const cudaError_t e = cudaGetDeviceProperties(&p, device); e != cudaSuccess) return e;
+  switch (attribute) {
+    case cudaDevAttrClockRate:
+      *value = p.major >= 9 ? 1980000 : 1410000;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = p.multiProcessorCount;
+      break;
+    case cudaDevAttrMemoryClockRate:
+      *value = p.major >= 9 ? 3201000 : 1512000;
+      break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = p.memoryBusWidth;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = p.l2CacheSize;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = p.major;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = p.minor;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(p.sharedMemPerBlockOptin);
+      break;
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = 1;
+      break;
+    default:
+      return noted(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* found) {
+  const bool known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+  *function = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  if (found) *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  simt::System& system = simt::System::get();
+  simt::Device& d = system.device(simt::current_device);
+  return simt::guarded([&] {
+    system.drain(d, nullptr, [&] {
+      return std::all_of(d.streams.begin(), d.streams.end(), [](auto& s) { return simt::idle(*s); });
+    });
+    system.locked([&] {
+      for (auto& s : d.streams) simt::join(simt::host_clock, s->actor.clock);
+    });
+    return cudaSuccess;
+  });
+}

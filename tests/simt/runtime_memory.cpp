@@ -1,0 +1,145 @@
+// Memory of the stand-in runtime: allocations of each kind, and copies that know what they touch.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/simt/memory.h"
+#include "tests/simt/runtime.h"
+
+using simt::Access, simt::MemoryKind, simt::System, simt::Where, simt::guarded, simt::noted;
+
+namespace {
+
+cudaError_t allocate_into(MemoryKind kind, void** p, std::size_t n) {
+  if (!p) return noted(cudaErrorInvalidValue);
+  *p = nullptr;
+  if (n == 0) return cudaSuccess;  // as CUDA: a null pointer
+  *p = simt::allocate(kind, simt::current_device, n);
+  return noted(*p ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+cudaError_t release_if_live(MemoryKind kind, void* p) {
+  return guarded([=] { return !p || simt::release(kind, p) ? cudaSuccess : cudaErrorInvalidValue; });
+}
+
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t to_pitch, from_pitch, width, height;
+};
+
+bool on_device(const void* p) {
+  const auto a = simt::find_allocation(p);
+  return a && a->kind == MemoryKind::device;
+}
+bool pageable(const void* p) { return !simt::find_allocation(p); }
+
+// Pinned memory counts as host memory, as in CUDA.
+bool direction_fits(const Copy& c, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDefault || c.width == 0 || c.height == 0) return true;
+  const bool from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  const bool to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  return on_device(c.from) == from && on_device(c.to) == to;
+}
+
+void run(const Copy& c, const Where& where) {
+  if (c.width == 0) return;
+  for (std::size_t row = 0; row < c.height; ++row) {
+    const void* from = static_cast<const unsigned char*>(c.from) + row * c.from_pitch;
+    void* to = static_cast<unsigned char*>(c.to) + row * c.to_pitch;
+    simt::check_order(from, c.width, Access::read, where);
+    simt::check_order(to, c.width, Access::write, where);
+    std::memcpy(to, from, c.width);
+  }
+}
+
+cudaError_t enqueue(Copy c, cudaMemcpyKind kind, cudaStream_t s, const Where& where) {
+  if (!direction_fits(c, kind)) return noted(cudaErrorInvalidMemcpyDirection);
+  if (c.width > c.to_pitch || c.width > c.from_pitch) return noted(cudaErrorInvalidValue);
+  if (c.width == 0 || c.height == 0) return cudaSuccess;
+  const bool waits = pageable(c.to);
+  std::shared_ptr<std::vector<unsigned char>> taken;
+  if (pageable(c.from)) {
+    taken = std::make_shared<std::vector<unsigned char>>(c.width * c.height);
+    run({taken->data(), c.from, c.width, c.from_pitch, c.width, c.height}, where);
+    c.from = taken->data(), c.from_pitch = c.width;
+  }
+  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [=] { run(c, where); }});
+  return waits ? cudaStreamSynchronize(s) : cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t cudaMalloc(void** p, std::size_t n) { return allocate_into(MemoryKind::device, p, n); }
+cudaError_t cudaFree(void* p) { return release_if_live(MemoryKind::device, p); }
+cudaError_t cudaHostAlloc(void** p, std::size_t n, unsigned) { return allocate_into(MemoryKind::pinned, p, n); }
+cudaError_t cudaMallocHost(void** p, std::size_t n) { return allocate_into(MemoryKind::pinned, p, n); }
+cudaError_t cudaFreeHost(void* p) { return release_if_live(MemoryKind::pinned, p); }
+
+// The address exists at once; the memory is only good in stream order. Poisoning it again when the stream
+// gets there wipes out whatever another stream wrote too early.
+cudaError_t cudaMallocAsync(void** p, std::size_t n, cudaStream_t s, Where where) {
+  if (const cudaError_t e = allocate_into(MemoryKind::device, p, n); e != cudaSuccess || n == 0) return e;
+  System::get().push(simt::real(s), {"cudaMallocAsync", {}, [=, memory = *p] {
+                                       simt::check_order(memory, n, Access::write, where);
+                                       std::memset(memory, simt::kPoison, n);
+                                     }});
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* p, cudaStream_t s, Where where) {
+  if (!p) return cudaSuccess;
+  const auto a = simt::find_allocation(p);
+  if (!a || a->base != p || a->kind != MemoryKind::device) return noted(cudaErrorInvalidValue);
+  System::get().push(simt::real(s), {"cudaFreeAsync", {}, [=, bytes = a->bytes] {
+                                       simt::check_order(p, bytes, Access::write, where);
+                                       simt::release(MemoryKind::device, p);
+                                     }});
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
+  const auto a = simt::find_allocation(p);
+  auto* const there = const_cast<void*>(p);
+  if (!a)
+    *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, there};
+  else if (a->kind == MemoryKind::device)
+    *attributes = {cudaMemoryTypeDevice, a->device, there, nullptr};
+  else
+    *attributes = {cudaMemoryTypeHost, a->device, there, there};
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *total = simt::config().device_bytes;
+  *free = *total - simt::allocated_bytes(simt::current_device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, Where where) {
+  const Copy c{to, from, n, n, n, 1};
+  if (!direction_fits(c, kind)) return noted(cudaErrorInvalidMemcpyDirection);
+  return guarded([&] { return run(c, where), cudaSuccess; });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, cudaStream_t s,
+                            Where where) {
+  return enqueue({to, from, n, n, n, 1}, kind, s, where);
+}
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t s,
+                              Where where) {
+  return enqueue({to, from, to_pitch, from_pitch, width, height}, kind, s, where);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t n,
+                                cudaStream_t s, Where where) {
+  const auto a = simt::find_allocation(to), b = simt::find_allocation(from);
+  if (n != 0 && (!a || !b || a->device != to_device || b->device != from_device))
+    return noted(cudaErrorInvalidValue);
+  return enqueue({to, from, n, n, n, 1}, cudaMemcpyDeviceToDevice, s, where);
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t n, cudaStream_t s, Where where) {
+  if (n == 0) return cudaSuccess;
+  if (pageable(to)) return noted(cudaErrorInvalidValue);
+  System::get().push(simt::real(s), {"cudaMemsetAsync", {}, [=] {
+                                       simt::check_order(to, n, Access::write, where);
+                                       std::memset(to, value, n);
+                                     }});
+  return cudaSuccess;
+}
