@@ -44,6 +44,7 @@ class Findings {
   void expect_all(cudaStream_t stream, std::span<std::byte> block, std::byte value);
   // Fails the running test if anything was wrong, or if a look has not been taken.
   void report();
+  bool all_well() const { return found_->looks == wanted_ && found_->wrong.empty(); }
 
  private:
   void expect(cudaStream_t stream, std::span<std::byte> block, std::vector<std::byte> expected,
