@@ -18,10 +18,15 @@ class NcclShift final : public Shift {
   NcclShift(std::shared_ptr<NcclEndpoint> endpoint, std::shared_ptr<NcclTransfer> transfer)
       : end_(std::move(endpoint)), transfer_(std::move(transfer)) {}
 
-  // The blocks of a shift that nobody waited for go back to the caller, so nothing may touch them any more.
+  // The blocks of a shift that nobody waited for go back to the caller, so nothing may touch them any more:
+  // neither NCCL, nor the stream before NCCL has let go of them.
   ~NcclShift() override {
     if (over_) return;
     end_->fail(place(end_->rank, transfer_->hop) + ": the shift was given up");
+    try {
+      hold_back();
+    } catch (const DeviceError&) {  // then nothing on this device goes on
+    }
     running_hop().reset();
   }
   NcclShift(const NcclShift&) = delete;

@@ -152,7 +152,7 @@ std::span<const std::byte> run_backward(const Plan& plan, Kernel& kernel, Commun
                               {.distance = own ? home : 1, .channel = 1}),
                    patience};
     }
-    if (turn == 1) std::ranges::fill(gradient_at(turn), std::byte{0});
+    if (turn == 1) kernel.clear_gradients(gradient_at(turn));
     if (mode == Mode::blocking) {
       blocks.wait();
       gradients.wait();

@@ -16,17 +16,19 @@ DeviceBlock::DeviceBlock(std::size_t bytes)
   data_.reset(static_cast<std::byte*>(p));
 }
 
+void on_stream(cudaStream_t stream, std::vector<Touch> touched, std::function<void()> work) {
+  const auto run = [touched = std::move(touched), work = std::move(work), where = simt::Where::current()] {
+    for (const Touch& touch : touched)
+      if (!touch.bytes.empty())
+        simt::check_global(touch.bytes.data(), touch.bytes.size(), 1, touch.access, where);
+    work();
+  };
+  simt::System::get().push(*stream, {"test work", {}, run, {}});
+}
+
 void on_stream(cudaStream_t stream, std::span<std::byte> bytes, simt::Access access,
                std::function<void(std::span<std::byte>)> work) {
-  const auto where = simt::Where::current();
-  simt::System::get().push(*stream, {"test work",
-                                     {},
-                                     [=] {
-                                       if (!bytes.empty())
-                                         simt::check_global(bytes.data(), bytes.size(), 1, access, where);
-                                       work(bytes);
-                                     },
-                                     {}});
+  on_stream(stream, {{bytes, access}}, [=] { work(bytes); });
 }
 
 void write_pattern(cudaStream_t stream, std::span<std::byte> block, int rank, int hop) {

@@ -26,7 +26,12 @@ class DeviceBlock {
   std::size_t size_;
 };
 
-// Queues `work` on the stream; it may touch the span, and reads or writes as `access` says.
+struct Touch {
+  std::span<const std::byte> bytes;
+  simt::Access access = simt::Access::read;
+};
+// Queues `work` on the stream; it may touch these spans, and reads or writes them as `access` says.
+void on_stream(cudaStream_t stream, std::vector<Touch> touched, std::function<void()> work);
 void on_stream(cudaStream_t stream, std::span<std::byte> bytes, simt::Access access,
                std::function<void(std::span<std::byte>)> work);
 
