@@ -126,9 +126,9 @@ std::vector<Case> cases() {
 
 class Executor : public testing::TestWithParam<int> {
  protected:
-  void run(const MakeDeviceCommunicator& make, Devices devices = Devices::own) {
-    for (const std::uint64_t seed : {1u, 2u}) {
-      simt::config().seed = seed;
+  void run(const MakeDeviceCommunicator& make, Devices devices = Devices::own, int seeds = 2) {
+    for (int seed = 1; seed <= seeds; ++seed) {
+      simt::config().seed = static_cast<std::uint64_t>(seed);
       const auto body = [&](RankThread& me) {
         const auto comm = make(me);
         for (const Case& c : cases()) run_case(me, *comm, c);
@@ -142,7 +142,7 @@ TEST_P(Executor, OverNccl) {
   run([](RankThread& me) { return make_nccl_communicator(me.host, me.stream); });
 }
 TEST_P(Executor, OverStagedBlocks) {
-  run([](RankThread& me) { return make_staged(me.host, me.stream, {.chunk_bytes = 64}); });
+  run([](RankThread& me) { return make_staged(me.host, me.stream, {.chunk_bytes = 200}); }, Devices::own, 1);
 }
 TEST_P(Executor, OverRanksWithDevicesOfTheirOwn) {
   run([](RankThread& me) { return make_device_ranks(me.host, me.stream); });

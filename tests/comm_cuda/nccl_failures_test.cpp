@@ -159,6 +159,24 @@ TEST(NcclFailures, AbortIsHeardByAllThroughTheBootstrap) {
   });
 }
 
+// NCCL itself says nothing; the harness does.
+TEST(NcclFailures, SizesThatDifferAreAFaultOfTheHarness) {
+  try {
+    on_ranks(2, [](RankThread& me) {
+      const auto comm = impatient(me);
+      const DeviceBlock mine(20), got(20);
+      write_zero(me.stream, mine.bytes());
+      comm->shift(0, mine.first(10), got.first(me.rank == 0 ? 10 : 11))->wait(soon());
+      cudaStreamSynchronize(me.stream);
+    });
+    ADD_FAILURE() << "no fault";
+  } catch (const simt::Fault& fault) {
+    EXPECT_EQ(fault.kind, simt::FaultKind::usage);
+    EXPECT_TRUE(contains(fault.what(), "ncclSend of 10 bytes from rank 0 meets ncclRecv of 11 on rank 1"))
+        << fault.what();
+  }
+}
+
 TEST(NcclCreation, RefusesWhatItCannotUse) {
   const auto usage_error_of = [](const auto& body) -> std::string {
     try {

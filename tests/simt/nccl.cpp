@@ -120,14 +120,15 @@ ncclResult_t ncclGroupEnd() {
   for (auto& call : simt::group) parts[{call.comm, call.stream}].push_back(call.part);
   simt::group.clear();
   ncclResult_t result = ncclSuccess;
-  for (auto& [where, list] : parts) {
-    simt::NcclComm& comm = *where.first;
+  for (auto& entry : parts) {
+    simt::NcclComm& comm = *entry.first.first;
+    simt::Stream* const stream = entry.first.second;
     if (comm.blocking) {
-      simt::issue(&comm, where.second, list);
+      simt::issue(&comm, stream, entry.second);
       continue;
     }
     System::get().locked([&] {
-      comm.unissued.emplace_back(where.second, list);
+      comm.unissued.emplace_back(stream, entry.second);
       comm.questions = simt::kQuestionsUntilIssued;
     });
     result = ncclInProgress;
