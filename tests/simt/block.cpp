@@ -22,14 +22,34 @@ void raise(FaultKind kind, const std::string& text, const Where& where) {
 }
 
 void Block::run(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed) {
-  const unsigned n = dim.x * dim.y * dim.z;
   current_block = this;
+  reset(shared_bytes, seed);
+  const auto n = static_cast<unsigned>(threads.size());
+  std::vector<std::function<void()>> jobs(n);
+  for (unsigned i = 0; i < n; ++i) {
+    jobs[i] = [this, i, &kernel] { enter(threads[i], kernel); };
+    start(threads[i], i, &jobs[i]);
+  }
+  try {
+    schedule();
+    if (!fault_) check_end();
+  } catch (const Fault& f) {  // a deadlock, or an engine that found a fault
+    fault_ = f;
+  }
+  if (fault_) cancel_all();
+  extensions_.clear();
+  current_block = nullptr;
+  if (fault_) throw *fault_;
+}
+
+void Block::reset(std::size_t shared_bytes, std::uint64_t seed) {
+  const unsigned n = dim.x * dim.y * dim.z, warp_count = (n + 31) / 32;
   random = Random(seed);
-  // From "one warp runs as far as it can" to "a new warp at every step": a missing barrier
-  // shows best under skew, a missing warp-level step under fine interleaving.
+  // From "one warp runs as far as it can" to "a new warp at every step": a missing barrier shows best under
+  // skew, a missing warp-level step under fine interleaving.
   stickiness_ = std::array<std::uint32_t, 4>{16, 15, 8, 0}[random.below(4)];
   shared.reset(shared_bytes, random.below(64) * 16);
-  race.reset(config().race_check ? shared_bytes : 0, (n + 31) / 32);
+  race.reset(config().race_check ? shared_bytes : 0, warp_count);
   barriers = {};
   engines.clear();
   final_checks.clear();
@@ -39,45 +59,34 @@ void Block::run(const std::function<void()>& kernel, std::size_t shared_bytes, s
   live_ = n;
   polling_ = 0;
   threads.resize(n);
-  warps.assign((n + 31) / 32, Warp{});
-  current_warp_ = random.below(static_cast<std::uint32_t>(warps.size()));
+  warps.assign(warp_count, Warp{});
+  current_warp_ = random.below(warp_count);
   while (fibers_.size() < n) fibers_.push_back(std::make_unique<Fiber>());
+}
 
-  std::vector<std::function<void()>> jobs(n);
-  for (unsigned i = 0; i < n; ++i) {
-    Thread& t = threads[i];
-    t.block = this;
-    t.index = {i % dim.x, i / dim.x % dim.y, i / (dim.x * dim.y)};
-    t.linear = i, t.warp = i / 32, t.lane = i % 32;
-    t.copies.clear();
-    t.waiting_for = nullptr, t.ready = nullptr, t.exited = false;
-    t.fiber = fibers_[i].get();
-    jobs[i] = [this, &t, &kernel] { enter(t, kernel); };
-    t.fiber->assign(&jobs[i]);
-    warps[t.warp].present |= 1u << t.lane;
-    wake(t);
-  }
+void Block::start(Thread& t, unsigned linear, const std::function<void()>* job) {
+  t.block = this;
+  t.index = {linear % dim.x, linear / dim.x % dim.y, linear / (dim.x * dim.y)};
+  t.linear = linear, t.warp = linear / 32, t.lane = linear % 32;
+  t.copies.clear();
+  t.waiting_for = nullptr, t.ready = nullptr, t.exited = false;
+  t.fiber = fibers_[linear].get();
+  t.fiber->assign(job);
+  warps[t.warp].present |= 1u << t.lane;
+  wake(t);
+}
 
-  try {
-    while (live_ > 0 && !fault_) {
-      if (random.below(16) == 0) wake_ready(), step_engines();
-      Thread* t = pick();
-      if (!t) {
-        if (wake_ready() || step_engines()) continue;
-        throw Fault(FaultKind::deadlock, deadlock_report());
-      }
+void Block::schedule() {
+  while (live_ > 0 && !fault_) {
+    if (random.below(16) == 0) wake_ready(), step_engines();
+    if (Thread* t = pick()) {
       current_thread = t;
       t->fiber->resume();
       current_thread = nullptr;
+    } else if (!wake_ready() && !step_engines()) {
+      throw Fault(FaultKind::deadlock, deadlock_report());
     }
-    if (!fault_) check_end();
-  } catch (const Fault& f) {  // a deadlock, or an engine that found a fault
-    fault_ = f;
   }
-  if (fault_) cancel_all();
-  extensions_.clear();
-  current_block = nullptr;
-  if (fault_) throw *fault_;
 }
 
 void Block::check_end() const {
@@ -124,8 +133,9 @@ Thread* Block::pick() {
     current_warp_ = w;
   }
   const std::uint32_t runnable = warps[current_warp_].runnable;
-  const int turn = static_cast<int>(random.below(32));
-  const int lane = (std::countr_zero(std::rotr(runnable, turn)) + turn) % 32;
+  const unsigned turn = random.below(32);
+  const auto steps = static_cast<unsigned>(std::countr_zero(std::rotr(runnable, static_cast<int>(turn))));
+  const unsigned lane = (steps + turn) % 32;
   return &threads[current_warp_ * 32 + lane];
 }
 
@@ -194,28 +204,6 @@ void Block::barrier(Thread& t, unsigned id, unsigned expected, bool wait, const 
   }
   for (Thread* other : b.waiting) wake(*other);
   b = Barrier{};
-}
-
-std::string Block::deadlock_report() const {
-  // Threads that stand at the same place make one line: "threads 0-31 64-127".
-  std::map<std::string, std::string> places;
-  auto place_of = [&](const Thread& t) {
-    return t.exited ? std::string("have returned")
-                    : std::string("wait for ") + t.waiting_for + " at " + at(t.where);
-  };
-  for (unsigned i = 0; i < threads.size();) {
-    const std::string place = place_of(threads[i]);
-    unsigned last = i;
-    while (last + 1 < threads.size() && place_of(threads[last + 1]) == place) ++last;
-    std::string& ids = places[place];
-    ids.append(" ").append(std::to_string(i));
-    if (last > i) ids.append("-").append(std::to_string(last));
-    i = last + 1;
-  }
-  std::string text = "block " + std::to_string(index.x) + "," + std::to_string(index.y) + "," +
-                     std::to_string(index.z) + ", no thread can go on:";
-  for (const auto& [place, ids] : places) text += "\n  threads" + ids + " " + place;
-  return text;
 }
 
 }  // namespace simt

@@ -3,6 +3,8 @@
 // A block runs on one OS thread. A CUDA thread runs until it reaches a collective or a
 // barrier; then the scheduler picks the next one, at random from the seed.
 #pragma once
+#include <vector_types.h>
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -11,8 +13,6 @@
 #include <optional>
 #include <typeindex>
 #include <vector>
-
-#include <vector_types.h>
 
 #include "tests/simt/async_copy.h"
 #include "tests/simt/config.h"
@@ -98,6 +98,9 @@ struct Block {
   }
 
  private:
+  void reset(std::size_t shared_bytes, std::uint64_t seed);
+  void start(Thread& t, unsigned linear, const std::function<void()>* job);
+  void schedule();
   Thread* pick();
   bool wake_ready();
   bool step_engines();

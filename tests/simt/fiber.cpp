@@ -2,16 +2,18 @@
 
 #include <utility>
 
-#ifdef __SANITIZE_ADDRESS__
+#include "tests/simt/guard.h"
+
+#ifdef SIMT_ADDRESS_SANITIZER
 #include <sanitizer/common_interface_defs.h>
-#define SIMT_ASAN(call) call
+#define SIMT_TELL_SANITIZER(call) call
 #else
-#define SIMT_ASAN(call) (void)0
+#define SIMT_TELL_SANITIZER(call) (void)0
 #endif
 
 namespace simt {
 namespace {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef SIMT_ADDRESS_SANITIZER
 constexpr std::size_t kStackBytes = 512 * 1024;  // red zones make frames several times larger
 #else
 constexpr std::size_t kStackBytes = 128 * 1024;
@@ -30,27 +32,27 @@ Fiber::~Fiber() {
 }
 
 boost::context::fiber Fiber::run(boost::context::fiber&& caller) {
-  SIMT_ASAN(__sanitizer_finish_switch_fiber(nullptr, &outside_bottom_, &outside_size_));
+  SIMT_TELL_SANITIZER(__sanitizer_finish_switch_fiber(nullptr, &outside_bottom_, &outside_size_));
   outside_ = std::move(caller);
   while (job_) {
     (*job_)();
     suspend();
   }
-  SIMT_ASAN(__sanitizer_start_switch_fiber(nullptr, outside_bottom_, outside_size_));
+  SIMT_TELL_SANITIZER(__sanitizer_start_switch_fiber(nullptr, outside_bottom_, outside_size_));
   return std::move(outside_);
 }
 
 void Fiber::resume() {
-  SIMT_ASAN(__sanitizer_start_switch_fiber(&fake_outside_, static_cast<char*>(stack_.sp) - stack_.size,
-                                           stack_.size));
+  SIMT_TELL_SANITIZER(__sanitizer_start_switch_fiber(
+      &fake_outside_, static_cast<char*>(stack_.sp) - stack_.size, stack_.size));
   inside_ = std::move(inside_).resume();
-  SIMT_ASAN(__sanitizer_finish_switch_fiber(fake_outside_, nullptr, nullptr));
+  SIMT_TELL_SANITIZER(__sanitizer_finish_switch_fiber(fake_outside_, nullptr, nullptr));
 }
 
 void Fiber::suspend() {
-  SIMT_ASAN(__sanitizer_start_switch_fiber(&fake_inside_, outside_bottom_, outside_size_));
+  SIMT_TELL_SANITIZER(__sanitizer_start_switch_fiber(&fake_inside_, outside_bottom_, outside_size_));
   outside_ = std::move(outside_).resume();
-  SIMT_ASAN(__sanitizer_finish_switch_fiber(fake_inside_, &outside_bottom_, &outside_size_));
+  SIMT_TELL_SANITIZER(__sanitizer_finish_switch_fiber(fake_inside_, &outside_bottom_, &outside_size_));
 }
 
 }  // namespace simt

@@ -14,6 +14,7 @@ class Fiber {
   Fiber();
   ~Fiber();
   Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
 
   void assign(const std::function<void()>* job) { job_ = job; }  // borrowed until it returns
   void resume();   // scheduler -> fiber; returns when the fiber suspends or its job ends
@@ -30,10 +31,10 @@ class Fiber {
 
   // AddressSanitizer keeps one shadow of "the current stack"; it has to be told of every
   // switch, or it takes a fiber's frames for wild writes.
-  void* fake_inside_ = nullptr;
-  void* fake_outside_ = nullptr;
-  const void* outside_bottom_ = nullptr;
-  std::size_t outside_size_ = 0;
+  [[maybe_unused]] void* fake_inside_ = nullptr;
+  [[maybe_unused]] void* fake_outside_ = nullptr;
+  [[maybe_unused]] const void* outside_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t outside_size_ = 0;
 };
 
 }  // namespace simt

@@ -4,13 +4,13 @@
 #include <cstring>
 
 #if defined(__SANITIZE_ADDRESS__)
-#define SIMT_ASAN 1
+#define SIMT_ADDRESS_SANITIZER 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define SIMT_ASAN 1
+#define SIMT_ADDRESS_SANITIZER 1
 #endif
 #endif
-#ifdef SIMT_ASAN
+#ifdef SIMT_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -25,18 +25,18 @@ inline constexpr unsigned char kCanary = 0xA5;
 // Under AddressSanitizer a guard is unaddressable; otherwise it holds a pattern that is compared later. The
 // pattern would trip the sanitizer, hence the two forms.
 inline void open_guard([[maybe_unused]] unsigned char* p, [[maybe_unused]] std::size_t n) {
-#ifdef SIMT_ASAN
+#ifdef SIMT_ADDRESS_SANITIZER
   ASAN_UNPOISON_MEMORY_REGION(p, n);
 #endif
 }
 inline void draw_guard(unsigned char* p, std::size_t n) {
   std::memset(p, kCanary, n);
-#ifdef SIMT_ASAN
+#ifdef SIMT_ADDRESS_SANITIZER
   ASAN_POISON_MEMORY_REGION(p, n);
 #endif
 }
 inline bool guard_intact([[maybe_unused]] const unsigned char* p, [[maybe_unused]] std::size_t n) {
-#ifndef SIMT_ASAN
+#ifndef SIMT_ADDRESS_SANITIZER
   for (std::size_t i = 0; i < n; ++i)
     if (p[i] != kCanary) return false;
 #endif

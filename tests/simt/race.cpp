@@ -40,10 +40,9 @@ bool RaceCheck::unordered(const Access& earlier, Lane who, bool through_proxy) c
 void RaceCheck::report(const char* what, std::size_t cell, const Access& earlier, Lane who,
                        const Where& where) const {
   std::string text = std::string(what) + " shared offset " + std::to_string(cell * 2);
-  const bool known = earlier.time <= clock_[who.warp].known[earlier.agent] && earlier.agent != who.warp;
   if (earlier.agent >= kMaxWarps) {
     text += ", not ordered after an asynchronous copy";
-  } else if (known || (earlier.agent == who.warp && earlier.lane == who.lane)) {
+  } else if (!unordered(earlier, who, false)) {
     text += " through the async proxy, stored to without a fence.proxy.async since";
   } else if (earlier.agent == who.warp) {
     text += ", no __syncwarp orders it after lane " + std::to_string(earlier.lane);

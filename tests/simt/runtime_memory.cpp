@@ -63,7 +63,7 @@ cudaError_t enqueue(Copy c, cudaMemcpyKind kind, cudaStream_t s, const Where& wh
     run({taken->data(), c.from, c.width, c.from_pitch, c.width, c.height}, where);
     c.from = taken->data(), c.from_pitch = c.width;
   }
-  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [=] { run(c, where); }});
+  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [c, where, taken] { run(c, where); }});
   return waits ? cudaStreamSynchronize(s) : cudaSuccess;
 }
 
@@ -71,7 +71,9 @@ cudaError_t enqueue(Copy c, cudaMemcpyKind kind, cudaStream_t s, const Where& wh
 
 cudaError_t cudaMalloc(void** p, std::size_t n) { return allocate_into(MemoryKind::device, p, n); }
 cudaError_t cudaFree(void* p) { return release_if_live(MemoryKind::device, p); }
-cudaError_t cudaHostAlloc(void** p, std::size_t n, unsigned) { return allocate_into(MemoryKind::pinned, p, n); }
+cudaError_t cudaHostAlloc(void** p, std::size_t n, unsigned) {
+  return allocate_into(MemoryKind::pinned, p, n);
+}
 cudaError_t cudaMallocHost(void** p, std::size_t n) { return allocate_into(MemoryKind::pinned, p, n); }
 cudaError_t cudaFreeHost(void* p) { return release_if_live(MemoryKind::pinned, p); }
 

@@ -16,14 +16,23 @@ System& System::get() {
 Device& System::device(int index) {
   std::lock_guard lock(mutex_);
   while (static_cast<int>(devices_.size()) <= index) devices_.push_back(std::make_unique<Device>());
-  return *devices_[index];
+  return *devices_[static_cast<std::size_t>(index)];
+}
+
+// Tests change the seed between runs; each run then replays by itself.
+Random& System::dice() {
+  if (seeded_with_ != config().seed) {
+    seeded_with_ = config().seed;
+    random_ = Random(seeded_with_);
+  }
+  return random_;
 }
 
 void System::push(Stream& s, Operation op) {
   std::lock_guard lock(mutex_);
   if (lost_) return;
   op.enqueued_after = host_clock;
-  if (s.queue.empty()) s.priority = random_.next();
+  if (s.queue.empty()) s.priority = dice().next();
   s.queue.push_back(std::move(op));
   wake_.notify_all();
 }
@@ -32,8 +41,8 @@ Stream* System::pick(Device& d, Stream* wanted) {
   std::erase_if(d.streams, [](auto& s) { return s->closing && s->queue.empty() && !s->busy; });
   // Random priorities, kept for a while, explore orders far better than a die per step: one
   // stream may run to its end before another begins, which is where a missing wait shows.
-  if (random_.below(16) == 0)
-    for (auto& s : d.streams) s->priority = random_.next();
+  if (dice().below(16) == 0)
+    for (auto& s : d.streams) s->priority = dice().next();
   Stream* best = nullptr;
   for (auto& s : d.streams) {
     if (s->queue.empty() || s->busy) continue;
@@ -95,7 +104,7 @@ void System::drain(Device& d, Stream* wanted, const std::function<bool()>& done)
   Lock lock(mutex_);
   // Half of the time nothing runs but what was asked for, as far as that is possible: the worst
   // case for a program that waits for the wrong stream.
-  if (random_.below(2)) wanted = nullptr;
+  if (dice().below(2)) wanted = nullptr;
   try {
     for (;;) {
       if (lost_) std::rethrow_exception(lost_);  // first: it emptied the queues, all looks done

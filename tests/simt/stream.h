@@ -81,6 +81,7 @@ class System {
  private:
   using Lock = std::unique_lock<std::mutex>;
   using Waiter = const std::function<bool()>*;
+  Random& dice();
   Stream* pick(Device& d, Stream* wanted);
   Stream* pick_anywhere();
   void run_head(Stream& s, Lock& lock);
@@ -92,6 +93,7 @@ class System {
   std::condition_variable wake_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<Waiter> waiters_;  // host threads inside drain() with nothing to run
+  std::uint64_t seeded_with_ = config().seed;
   Random random_{config().seed};
   int ranks_ = 1;    // host threads that may still enqueue or abort something
   int running_ = 0;  // operations being run right now

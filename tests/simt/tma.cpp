@@ -1,5 +1,6 @@
 #include "tests/simt/tma.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -11,7 +12,7 @@
 namespace simt {
 
 void TmaEngine::load(Thread& t, std::uint32_t destination, const CUtensorMap& map, std::uint32_t barrier,
-                     const Coordinates& at_, const Where& where) {
+                     const Coordinates& place, const Where& where) {
   Block& b = *t.block;
   if (!registered_) {
     registered_ = true;
@@ -22,11 +23,13 @@ void TmaEngine::load(Thread& t, std::uint32_t destination, const CUtensorMap& ma
               pending_[0].where);
     });
   }
-  if (map.rank != at_.rank)
+  if (map.rank != place.rank)
     raise(FaultKind::usage,
-          "TMA load with " + std::to_string(at_.rank) + " coordinates of a map of rank " +
+          "TMA load with " + std::to_string(place.rank) + " coordinates of a map of rank " +
               std::to_string(map.rank),
           where);
+  if (map.swizzle_128b && map.box[0] * map.element_bytes != 128)
+    raise(FaultKind::usage, "TMA load of swizzled rows of other than 128 bytes is not modelled", where);
   std::uint32_t bytes = map.element_bytes;
   for (unsigned i = 0; i < map.rank; ++i) bytes *= map.box[i];
   // The manual asks for 128; a swizzled tile that is not aligned to 1024 is read back wrongly by descriptors
@@ -38,7 +41,7 @@ void TmaEngine::load(Thread& t, std::uint32_t destination, const CUtensorMap& ma
       raise(FaultKind::race,
             "TMA load into a tile that another load (" + at(other.where) + ") is still filling", where);
 
-  Pending load{destination, barrier, bytes, map, at_.at, {}, where};
+  Pending load{destination, barrier, bytes, map, place.at, {}, where};
   if (config().race_check)
     b.race.async_write(t.warp, b.shared.offset(destination), bytes, load.published, where);
   std::memset(p, kPoison, bytes);
@@ -54,25 +57,35 @@ bool TmaEngine::step(Block& b) {
   return true;
 }
 
+// A row of the box at a time: what of it lies inside the tensor is one run of memory.
 void TmaEngine::land(Block& b, const Pending& p) {
   const CUtensorMap& m = p.map;
+  const std::uint32_t row_bytes = m.box[0] * m.element_bytes;
+  const std::int64_t x = p.at[0], width = static_cast<std::int64_t>(m.dim[0]);
+  const std::int64_t first = std::clamp<std::int64_t>(-x, 0, m.box[0]);
+  const std::int64_t last = std::clamp<std::int64_t>(width - x, first, m.box[0]);
+  std::vector<unsigned char> row(row_bytes);
   std::array<std::uint32_t, 4> i{};  // place in the box
-  for (std::uint32_t to = p.destination; to < p.destination + p.bytes; to += m.element_bytes) {
-    std::uint32_t value = 0;  // outside the tensor
-    bool inside = true;
+  for (std::uint32_t to = p.destination; to < p.destination + p.bytes; to += row_bytes) {
+    std::fill(row.begin(), row.end(), static_cast<unsigned char>(0));  // outside the tensor
+    bool inside = first < last;
     const unsigned char* from = m.base;
-    for (unsigned d = 0; d < m.rank; ++d) {
+    for (unsigned d = 1; d < m.rank; ++d) {
       const std::int64_t c = std::int64_t{p.at[d]} + i[d];
       inside = inside && c >= 0 && c < static_cast<std::int64_t>(m.dim[d]);
       if (inside) from += static_cast<std::uint64_t>(c) * m.stride[d];
     }
     if (inside) {
-      check_global(from, m.element_bytes, m.element_bytes, Access::read, p.where);
-      std::memcpy(&value, from, m.element_bytes);
+      from += (x + first) * m.element_bytes;
+      const auto bytes = static_cast<std::size_t>(last - first) * m.element_bytes;
+      check_global(from, bytes, m.element_bytes, Access::read, p.where);
+      std::memcpy(&row[static_cast<std::size_t>(first) * m.element_bytes], from, bytes);
     }
-    const std::uint32_t place = m.swizzle_128b ? swizzle_128b(to) : to;
-    std::memcpy(b.shared.checked(place, m.element_bytes, m.element_bytes, p.where), &value, m.element_bytes);
-    for (unsigned d = 0; d < m.rank && ++i[d] == m.box[d]; ++d) i[d] = 0;
+    for (std::uint32_t chunk = 0; chunk < row_bytes; chunk += 16) {
+      const std::uint32_t place = m.swizzle_128b ? swizzle_128b(to + chunk) : to + chunk;
+      std::memcpy(b.shared.checked(place, 16, 16, p.where), &row[chunk], 16);
+    }
+    for (unsigned d = 1; d < m.rank && ++i[d] == m.box[d]; ++d) i[d] = 0;
   }
   b.extension<MBarriers>().complete_tx(p.barrier, p.bytes, p.published);
 }

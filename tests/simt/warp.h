@@ -79,7 +79,7 @@ T shuffle(const char* op, std::uint32_t mask, T value, int selector, int width, 
         for (unsigned lane = 0; lane < 32; ++lane) {
           if (!w.has(lane)) continue;
           const In& mine = w.in(lane);
-          const int from = source(static_cast<int>(lane), mine.selector, mine.width);
+          const auto from = static_cast<unsigned>(source(static_cast<int>(lane), mine.selector, mine.width));
           if (!w.has(from))
             raise(FaultKind::usage,
                   std::string(op) + " reads lane " + std::to_string(from) + ", which is not in the mask",
