@@ -2,6 +2,7 @@
 // one rank's rows; the ring hands it blocks of keys and values with the tiles that are visible in them. It
 // knows nothing of masks, layouts, documents or ranks.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -98,6 +99,10 @@ class Kernel {
   // Bytes of dK and dV of k_rows rows as they travel, fp32; the same on every rank and instruction set. All
   // bytes 0 is a gradient of 0.
   virtual std::size_t gradient_bytes(index_t k_rows) const = 0;
+  // Sets dK and dV of a block to 0, where and in the order in which this kernel works.
+  virtual void clear_gradients(std::span<std::byte> gradients) const {
+    std::ranges::fill(gradients, std::byte{0});
+  }
   // Takes the local rows and sets dq to 0: q as load_queries; dout and out [batch, q_rows, num_heads,
   // head_dim_v], lse [batch, num_heads, q_rows] of all keys, not of a hop. lse -inf: the row saw nothing, and
   // its gradients are 0. Calls `poll` between pieces of the work.

@@ -153,7 +153,7 @@ std::span<const std::byte> run_backward(const Plan& plan, Kernel& kernel, Commun
                    patience};
     }
     const bool computes = turn > 0 && mode != Mode::comm_only && hops[s].tile_count > 0;
-    if (turn == 1 && !computes) std::ranges::fill(gradient_at(turn), std::byte{0});
+    if (turn == 1 && !computes) kernel.clear_gradients(gradient_at(turn));
     if (mode == Mode::blocking) {
       blocks.wait();
       gradients.wait();

@@ -164,11 +164,17 @@ class CudaKernel final : public Kernel {
     if (poll) poll();
   }
 
+  void clear_gradients(std::span<std::byte> gradients) const override {
+    if (gradients.empty()) return;
+    check_cuda(cudaMemsetAsync(gradients.data(), 0, gradients.size(), stream_), "cudaMemsetAsync");
+  }
+
   void attend_backward(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
                        const GradientBlock& gradients, const Poll& poll) override {
     check_reserved(room_ == Pass::backward, "attend_backward");
     check_block(block, block_bytes(k_rows), kBlockAlignment);
     check_gradients(gradients.bytes, gradient_bytes(k_rows), kBlockAlignment);
+    if (gradients.fresh) clear_gradients(gradients.bytes);
     BackwardParams params = backward_params(block, k_rows, gradients.bytes);
     const SentWalk queries = send(query_schedule(tiles, config_.q_rows, k_rows));
     params.walk = queries.walk;

@@ -47,7 +47,7 @@ rule 'launch/files/.*\.(h|cpp)' 'src/(types|error|layout)\.h|launch/files/.*\.h'
 rule 'python/src/.*\.(h|cpp)' '[a-z]+\.h|src/.*\.h|comm/.*\.h|kernels/cpu/cpu\.h'
 only_in 'comm/mpi[a-z_]*\.(h|cpp)|src/c_api/[a-z_]*mpi\.(h|cpp)|launch/[a-z_]+\.(h|cpp)' 'mpi\.h'
 only_in 'kernels/cpu/.*' 'hwy/'
-only_in 'kernels/cuda/.*|comm/(nccl|staged)\..*' 'cuda|nccl'
+only_in 'kernels/cuda/.*|comm/(nccl|staged|device)[a-z_]*\.(h|cpp)' 'cuda|nccl'
 only_in 'kernels/cpu/.*' 'omp\.h'
 only_in 'launch/.*' 'boost/|nlohmann/'
 

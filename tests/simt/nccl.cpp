@@ -1,187 +1,164 @@
-// Point-to-point NCCL between rank threads.
+// Operations of the stand-in for NCCL: groups, sends, receives.
 //
-// A group is one operation of its stream. When it reaches the head of the stream all its sends
-// and receives are posted; it is done when every one has met its counterpart. So a ring of
-// ungrouped send-then-receive has every head waiting for a receive that is queued behind it,
-// and System reports the deadlock. (Real NCCL may get away with it while messages are small.)
-#include <nccl.h>
+// A group is one operation of its stream. When it reaches the head of the stream all its sends and receives
+// are posted; it is done when every one has met its counterpart. So a ring of ungrouped send-then-receive has
+// every head waiting for a receive that is queued behind it, and System reports the deadlock. (Real NCCL may
+// get away with it while messages are small.)
+#include "tests/simt/nccl.h"
 
+#include <algorithm>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "tests/simt/fault.h"
 #include "tests/simt/memory.h"
 
 namespace simt {
-
-struct Part {  // one send or receive
-  bool send;
-  int peer;
-  void* data;  // of a send: only read
-  std::size_t bytes;
-  Where where;
-  bool matched = false;
-  Actor* actor = nullptr;                // the stream it was posted on
-  std::vector<unsigned char> message{};  // of a receive: taken from the sender when they met
-  StreamClock sender_clock{};
-};
-
-struct Clique {  // the communicator as all ranks see it
-  int ranks = 0;
-  // Posted and not yet matched, per (from, to), in order.
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Part>>> sends, receives;
-};
-
-struct Comm {
-  std::shared_ptr<Clique> clique;
-  int rank;
-  bool aborted = false;
-  ncclResult_t error = ncclSuccess;
-};
-
 namespace {
 
-// Both under the system lock, and kept to the end: queued operations refer to them, also after
-// an abort.
-std::map<std::string, std::shared_ptr<Clique>> cliques;  // by unique id
-std::deque<Comm> comms;
-
 struct Call {
-  std::shared_ptr<Part> part;
-  Comm* comm;
+  std::shared_ptr<NcclPart> part;
+  NcclComm* comm;
   Stream* stream;
 };
 thread_local int group_depth = 0;
 thread_local std::vector<Call> group;
 
-void post(Comm& comm, const std::shared_ptr<Part>& part) {
+// The operations reach their streams after so many questions for the state of the communicator.
+constexpr int kQuestionsUntilIssued = 2;
+
+void meet(NcclPart& from, NcclPart& to, const std::pair<int, int>& route) {
+  if (from.bytes != to.bytes) {
+    throw Fault(FaultKind::usage, "ncclSend of " + std::to_string(from.bytes) + " bytes from rank " +
+                                      std::to_string(route.first) + " meets ncclRecv of " +
+                                      std::to_string(to.bytes) + " on rank " + std::to_string(route.second));
+  }
+  // Taken now: the sender may reuse its buffer as soon as its group is done, which can be before the receiver
+  // gets to run.
+  const auto* bytes = static_cast<const unsigned char*>(from.data);
+  to.message.assign(bytes, bytes + from.bytes);
+  to.sender_clock = from.actor->clock;
+  from.matched = to.matched = true;
+}
+
+void post(NcclComm& comm, const std::shared_ptr<NcclPart>& part) {
   {
     const ActingAs stream(part->actor);
     check_global(part->data, part->bytes, 1, part->send ? Access::read : Access::write, part->where);
   }
   // From here on the hardware may write the destination at any moment.
   if (!part->send) std::memset(part->data, kPoison, part->bytes);
-  const auto route = part->send ? std::pair(comm.rank, part->peer) : std::pair(part->peer, comm.rank);
+  const auto route = part->send ? std::pair(comm.rank(), part->peer) : std::pair(part->peer, comm.rank());
   auto& sends = comm.clique->sends[route];
   auto& receives = comm.clique->receives[route];
   (part->send ? sends : receives).push_back(part);
   while (!sends.empty() && !receives.empty()) {
-    Part &from = *sends.front(), &to = *receives.front();
-    if (from.bytes != to.bytes)
-      throw Fault(FaultKind::usage, "ncclSend of " + std::to_string(from.bytes) + " bytes from rank " +
-                                        std::to_string(route.first) + " meets ncclRecv of " +
-                                        std::to_string(to.bytes) + " on rank " +
-                                        std::to_string(route.second));
-    // Taken now: the sender may reuse its buffer as soon as its group is done, which can be
-    // before the receiver gets to run.
-    const auto* bytes = static_cast<const unsigned char*>(from.data);
-    to.message.assign(bytes, bytes + from.bytes);
-    to.sender_clock = from.actor->clock;
-    from.matched = to.matched = true;
-    sends.pop_front(), receives.pop_front();
+    meet(*sends.front(), *receives.front(), route);
+    sends.pop_front();
+    receives.pop_front();
   }
 }
 
-void enqueue(Comm* comm, Stream* stream, std::vector<std::shared_ptr<Part>> parts) {
+// Asked at the head of the stream with the lock of the system held.
+bool group_ready(NcclComm& comm, Stream& stream, const NcclParts& parts, bool& posted,
+                 const StreamClock& enqueued_after) {
+  if (comm.aborted) return true;
+  if (comm.error != ncclSuccess) return false;
+  if (!posted) {
+    posted = true;
+    // Its place in the order begins here, not when it is done.
+    join(stream.actor.clock, enqueued_after);
+    stream.actor.begin_operation();
+    for (const auto& part : parts) post(comm, part);
+  }
+  return std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part->matched; });
+}
+
+void issue(NcclComm* comm, Stream* stream, const NcclParts& parts) {
   const char* name = parts.size() > 1 ? "nccl group" : parts[0]->send ? "ncclSend" : "ncclRecv";
-  for (auto& p : parts) p->actor = &stream->actor;
-  auto posted = std::make_shared<bool>(false);
-  auto ready = [=, enqueued_after = host_clock] {
-    if (comm->aborted) return true;
-    if (comm->error != ncclSuccess) return false;
-    if (!*posted) {
-      *posted = true;
-      // Its place in the order begins here, not when it is done.
-      join(stream->actor.clock, enqueued_after);
-      stream->actor.begin_operation();
-      for (const auto& p : parts) post(*comm, p);
-    }
-    for (const auto& p : parts)
-      if (!p->matched) return false;
-    return true;
+  for (const auto& part : parts) part->actor = &stream->actor;
+  const auto posted = std::make_shared<bool>(false);
+  const auto ready = [=, enqueued_after = host_clock] {
+    return group_ready(*comm, *stream, parts, *posted, enqueued_after);
   };
-  auto run = [=] {
-    for (const auto& p : parts) {
-      if (p->send || !p->matched) continue;
-      join(acting->clock, p->sender_clock);
-      std::memcpy(p->data, p->message.data(), p->bytes);
+  const auto run = [=] {
+    for (const auto& part : parts) {
+      if (part->send || !part->matched) continue;
+      join(acting->clock, part->sender_clock);
+      std::memcpy(part->data, part->message.data(), part->bytes);
     }
+    System::get().locked([&] { --comm->queued; });
   };
+  System::get().locked([&] { ++comm->queued; });
   System::get().push(*stream, {name, ready, run});
 }
 
-ncclResult_t call(bool send, void* data, std::size_t n, ncclDataType_t type, int peer, Comm* comm, Stream* s,
+ncclResult_t call(bool send, void* data, std::size_t n, int peer, NcclComm* comm, Stream* s,
                   const Where& where) {
-  static constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-  if (!comm || !s || peer < 0 || peer >= comm->clique->ranks) return ncclInvalidArgument;
-  const std::size_t bytes = n * kBytes[type];
-  group.push_back({std::make_shared<Part>(Part{send, peer, data, bytes, where}), comm, s});
+  if (comm == nullptr || s == nullptr || peer < 0 || peer >= comm->clique->ranks) return ncclInvalidArgument;
+  if (comm->ended) throw Fault(FaultKind::usage, "an NCCL communicator is used after its end");
+  if (comm->questions > 0) throw Fault(FaultKind::usage, "an NCCL communicator is used while in progress");
+  group.push_back({std::make_shared<NcclPart>(
+                       NcclPart{.send = send, .peer = peer, .data = data, .bytes = n, .where = where}),
+                   comm, s});
   if (group_depth > 0) return ncclSuccess;
   ++group_depth;
   return ncclGroupEnd();
 }
 
 }  // namespace
-
-void nccl_inject_error(ncclComm_t comm, ncclResult_t error) {
-  System::get().locked([&] { comm->error = error; });
-  System::get().changed();
-}
-
 }  // namespace simt
 
 using simt::System;
 
-ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  static int count = 0;
-  *id = {};
-  const std::string text = System::get().locked([&] { return "simt" + std::to_string(++count); });
-  std::memcpy(id->internal, text.data(), text.size());
-  return ncclSuccess;
-}
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t*) {
-  if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
-  System::get().locked([&] {
-    auto& clique = simt::cliques[id.internal];
-    if (!clique) clique = std::make_shared<simt::Clique>();
-    clique->ranks = ranks;
-    *comm = &simt::comms.emplace_back(simt::Comm{clique, rank});
-  });
-  return ncclSuccess;
-}
-ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  System::get().locked([&] { comm->aborted = true; });
-  System::get().changed();
-  return ncclSuccess;
-}
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
-  *result = System::get().locked([&] { return comm->error; });
-  return ncclSuccess;
-}
-ncclResult_t ncclCommCount(ncclComm_t comm, int* count) { return *count = comm->clique->ranks, ncclSuccess; }
-ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) { return *rank = comm->rank, ncclSuccess; }
-
 ncclResult_t ncclGroupStart() { return ++simt::group_depth, ncclSuccess; }
+
 ncclResult_t ncclGroupEnd() {
   if (simt::group_depth == 0) return ncclInvalidUsage;
   if (--simt::group_depth > 0) return ncclSuccess;
-  // One operation per communicator and stream.
-  std::map<std::pair<simt::Comm*, simt::Stream*>, std::vector<std::shared_ptr<simt::Part>>> parts;
-  for (auto& c : simt::group) parts[{c.comm, c.stream}].push_back(c.part);
+  // One operation a communicator and stream.
+  std::map<std::pair<simt::NcclComm*, simt::Stream*>, simt::NcclParts> parts;
+  for (auto& call : simt::group) parts[{call.comm, call.stream}].push_back(call.part);
   simt::group.clear();
-  for (auto& [where, list] : parts) simt::enqueue(where.first, where.second, std::move(list));
-  return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  for (auto& entry : parts) {
+    simt::NcclComm& comm = *entry.first.first;
+    simt::Stream* const stream = entry.first.second;
+    if (comm.blocking) {
+      simt::issue(&comm, stream, entry.second);
+      continue;
+    }
+    System::get().locked([&] {
+      comm.unissued.emplace_back(stream, entry.second);
+      comm.questions = simt::kQuestionsUntilIssued;
+    });
+    result = ncclInProgress;
+  }
+  return result;
 }
-ncclResult_t ncclSend(const void* from, std::size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+
+ncclResult_t ncclSend(const void* from, std::size_t n, ncclDataType_t, int peer, ncclComm_t comm,
                       cudaStream_t s, simt::Where where) {
-  return simt::call(true, const_cast<void*>(from), n, type, peer, comm, s, where);
+  return simt::call(true, const_cast<void*>(from), n, peer, comm, s, where);
 }
-ncclResult_t ncclRecv(void* to, std::size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t s,
+
+ncclResult_t ncclRecv(void* to, std::size_t n, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t s,
                       simt::Where where) {
-  return simt::call(false, to, n, type, peer, comm, s, where);
+  return simt::call(false, to, n, peer, comm, s, where);
+}
+
+// Whoever asks makes what is in progress progress.
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+  if (comm == nullptr) return ncclInvalidArgument;
+  std::vector<std::pair<simt::Stream*, simt::NcclParts>> issued;
+  *result = System::get().locked([&] {
+    const simt::NcclClique& clique = *comm->clique;
+    if (comm->error != ncclSuccess) return comm->error;
+    if (static_cast<int>(clique.members.size()) < clique.ranks) return ncclInProgress;
+    if (comm->questions > 0 && --comm->questions > 0) return ncclInProgress;
+    issued.swap(comm->unissued);
+    if (comm->finalizing && (comm->queued > 0 || clique.finalized < clique.ranks)) return ncclInProgress;
+    return ncclSuccess;
+  });
+  for (const auto& [stream, parts] : issued) simt::issue(comm, stream, parts);
+  return ncclSuccess;
 }

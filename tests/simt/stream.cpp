@@ -129,6 +129,7 @@ void System::drain(Device& d, Stream* wanted, const std::function<bool()>& done)
 void System::step(Device& d) {
   Lock lock(mutex_);
   try {
+    if (lost_) std::rethrow_exception(lost_);  // or a polling loop would go on to its deadline
     if (Stream* s = pick(d, nullptr)) run_head(*s, lock);
   } catch (...) {
     fail(lock, std::current_exception());

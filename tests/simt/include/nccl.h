@@ -1,8 +1,12 @@
-// Stand-in for nccl.h: point-to-point between ranks that are threads of one process.
+// Stand-in for nccl.h: point-to-point between ranks that are threads of one process. What is not here does
+// not compile under the harness, on purpose.
 #pragma once
 #include <cuda_runtime.h>
 
 #include <cstddef>
+
+#define NCCL_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z))
+#define NCCL_VERSION_CODE NCCL_VERSION(2, 28, 9)
 
 enum ncclResult_t {
   ncclSuccess = 0,
@@ -14,23 +18,8 @@ enum ncclResult_t {
   ncclRemoteError = 6,
   ncclInProgress = 7
 };
-enum ncclDataType_t {
-  ncclInt8 = 0,
-  ncclChar = 0,
-  ncclUint8 = 1,
-  ncclInt32 = 2,
-  ncclInt = 2,
-  ncclUint32 = 3,
-  ncclInt64 = 4,
-  ncclUint64 = 5,
-  ncclFloat16 = 6,
-  ncclHalf = 6,
-  ncclFloat32 = 7,
-  ncclFloat = 7,
-  ncclFloat64 = 8,
-  ncclDouble = 8,
-  ncclBfloat16 = 9
-};
+enum ncclDataType_t { ncclInt8 = 0, ncclChar = 0, ncclUint8 = 1 };  // blocks are bytes
+
 inline constexpr int NCCL_UNIQUE_ID_BYTES = 128;
 struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
@@ -42,31 +31,41 @@ struct ncclConfig_t {
   {}
 
 namespace simt {
-struct Comm;
+struct NcclComm;
 }
-using ncclComm_t = simt::Comm*;
+using ncclComm_t = simt::NcclComm*;
+
+const char* ncclGetErrorString(ncclResult_t result);
+const char* ncclGetLastError(ncclComm_t comm);
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
+// A communicator that does not block is in progress until every rank has come.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
-inline ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
-  return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
-}
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config);
+// Ends when every rank has come to it and has nothing queued: the strictest reading of the manual.
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
-ncclResult_t ncclCommAbort(ncclComm_t comm);  // pending operations end, their data stay poison
+// What is queued ends, and what it should have received stays poison. Peers are not told.
+ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result);
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count);
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank);
 
 ncclResult_t ncclGroupStart();
+// Of a communicator that does not block: the operations reach their streams some questions for its state
+// later. An event recorded before that is passed before them.
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclSend(const void* from, std::size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t s, SIMT_WHERE);
 ncclResult_t ncclRecv(void* to, std::size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t s,
                       SIMT_WHERE);
-inline const char* ncclGetErrorString(ncclResult_t r) { return r == ncclSuccess ? "no error" : "nccl error"; }
 
 namespace simt {
 // For tests: what a peer's death looks like to this rank. Operations never complete from then on.
 void nccl_inject_error(ncclComm_t comm, ncclResult_t error);
+// The same for the communicator that this host thread has made last.
+void nccl_inject_error(ncclResult_t error);
+// Communicators that nobody has destroyed or aborted yet.
+int nccl_alive();
 }  // namespace simt
