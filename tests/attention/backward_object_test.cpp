@@ -170,7 +170,7 @@ std::vector<std::string> backward_with(const Fault& fault) {
     std::shared_ptr<Communicator> comm = inner;
     if (inner->rank() == 1) comm = make_faulty(inner, {fault});
     RankTensors mine(problem, sharding, comm->rank(), in);
-    RingAttention ring(comm, problem, sharding, {.threads = 1, .deadline = 700ms});
+    RingAttention ring(comm, problem, sharding, {.threads = 1, .deadline = 1500ms});
     mine.forward(ring);  // channel 0 alone: no fault
     try {
       mine.backward(ring);
