@@ -295,12 +295,13 @@ std::unique_ptr<DeviceCommunicator> make_device_ranks(std::shared_ptr<Communicat
   if (stream == nullptr) throw UsageError("make_device_ranks: stream is null");
   const int rank = threads->rank(), size = threads->size();
   auto group = meet(*threads);
-  return std::make_unique<DeviceRanks>(
-      std::shared_ptr<Endpoint>(new Endpoint{.threads = std::move(threads),
-                                             .compute = static_cast<cudaStream_t>(stream),
-                                             .rank = rank,
-                                             .size = size,
-                                             .group = std::move(group)}));
+  auto endpoint = std::make_shared<Endpoint>();
+  endpoint->threads = std::move(threads);
+  endpoint->compute = static_cast<cudaStream_t>(stream);
+  endpoint->rank = rank;
+  endpoint->size = size;
+  endpoint->group = std::move(group);
+  return std::make_unique<DeviceRanks>(std::move(endpoint));
 }
 
 }  // namespace ringattn

@@ -99,7 +99,7 @@ std::shared_ptr<NcclTransfer> NcclEndpoint::start(int hop, std::span<const std::
   if (!failure_.empty()) throw CommError(failed_before_text(rank, hop, failure_));
   check_locked();
   forget_ended();
-  const auto transfer = std::make_shared<NcclTransfer>();
+  auto transfer = std::make_shared<NcclTransfer>();
   transfer->hop = hop;
   transfer->channel = route.channel;
   if (!to_next.empty()) {

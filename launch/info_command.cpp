@@ -29,8 +29,7 @@ std::string or_none(const std::string& found, const std::string& otherwise) {
 
 // The program runs on CPUs whatever the library holds.
 std::string unused(const char* found) {
-  return *found == '\0' ? "none found by this build"
-                        : std::string(found) + " found, not used by the program";
+  return *found == '\0' ? "none found by this build" : std::string(found) + " found, not used by the program";
 }
 
 nlohmann::ordered_json or_null(const std::string& text) {
