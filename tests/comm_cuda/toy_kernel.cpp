@@ -40,8 +40,9 @@ void ToyKernel::clear_rows() { write_zero(stream_, rows_.bytes()); }
 void ToyKernel::clear_gradients(std::span<std::byte> gradients) const { write_zero(stream_, gradients); }
 
 void ToyKernel::write_own_block(std::span<std::byte> block) {
-  on_stream(stream_, {{block, simt::Access::write}},
-            [block, k = k_] { std::memcpy(block.data(), k.data(), block.size()); });
+  on_stream(stream_, {{block, simt::Access::write}}, [block, k = k_] {
+    if (!k.empty()) std::memcpy(block.data(), k.data(), block.size());
+  });
 }
 
 void ToyKernel::attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t,
