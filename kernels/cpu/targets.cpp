@@ -18,6 +18,7 @@
 #include "kernels/cpu/simd/few-inl.h"
 #include "kernels/cpu/simd/fold-inl.h"
 #include "kernels/cpu/simd/key_gradients-inl.h"
+#include "kernels/cpu/simd/magnitudes-inl.h"
 #include "kernels/cpu/simd/probabilities-inl.h"
 #include "kernels/cpu/simd/query_gradients-inl.h"
 #include "kernels/cpu/simd/rows-inl.h"
