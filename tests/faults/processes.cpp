@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string_view>
+#include <system_error>
+#include <thread>
+#include <tuple>
 
 namespace ringattn::test {
 namespace {
@@ -26,8 +30,26 @@ std::string read_all(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// A kernel thread and a zombie have none.
+bool has_executable(const std::filesystem::path& process) {
+  std::error_code error;
+  std::ignore = std::filesystem::read_symlink(process / "exe", error);
+  return !error;
+}
+
+// In the middle of an exec the kernel shows no environment, for a moment: it is asked again.
+std::string environment_text(const std::filesystem::path& process) {
+  constexpr int kTries = 50;
+  std::string text = read_all(process / "environ");
+  for (int i = 1; i < kTries && text.empty() && has_executable(process); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    text = read_all(process / "environ");
+  }
+  return text;
+}
+
 std::vector<std::string> environment_of(const std::filesystem::path& process) {
-  const std::string text = read_all(process / "environ");
+  const std::string text = environment_text(process);
   std::vector<std::string> entries;
   for (auto begin = text.begin(); begin != text.end();) {
     const auto end = std::find(begin, text.end(), '\0');
