@@ -9,6 +9,7 @@
 #include "comm/self.h"
 #include "comm/threads.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/stream.h"
 #include "src/cost.h"
 #include "src/error.h"
 #include "tests/support/mask_formula.h"
@@ -167,6 +168,26 @@ TEST(Object, refuses_views_that_it_cannot_use_by_name) {
   refused("q has stride 2 along the last", [](Local& l) { l.q_view.stride[3] = 2; });
   refused("out has stride 0 along dimension 1", [](Local& l) { l.out_view.stride[1] = 0; });
   refused("lse has shape [1, 2, 15]", [](Local& l) { l.lse_view.shape[2] = 15; });
+}
+
+// Of this build or this machine; tests/attention_cuda has the rest on the harness.
+TEST(Object, a_gpu_that_is_not_there_is_a_DeviceError_of_every_rank) {
+  try {
+    current_cuda_device();
+    GTEST_SKIP() << "this machine has a GPU";
+  } catch (const DeviceError&) {
+  }
+  int not_a_stream = 0;
+  const auto texts = errors_of<DeviceError>(2, [&](const std::shared_ptr<Communicator>& comm) {
+    zigzag_ring(comm, causal_problem(16), {.backend = Backend::cuda, .stream = &not_a_stream});
+  });
+  for (const auto& text : texts) EXPECT_FALSE(text.empty());
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(Object, a_stream_is_refused_by_the_cpu) {
+  int stream = 0;
+  EXPECT_THROW(zigzag_ring(make_self_communicator(), causal_problem(16), {.stream = &stream}), UsageError);
 }
 
 TEST(Object, refuses_positions_that_do_not_fit) {
