@@ -37,11 +37,18 @@ def is_torch(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def on_cuda(x: Any) -> bool:
+    """Whether an array says that it lies in the memory of an NVIDIA GPU (DLPack: 2 CUDA, 13 managed by CUDA)."""
+    return hasattr(x, "__dlpack_device__") and int(x.__dlpack_device__()[0]) in (2, 13)
+
+
 def empty(like: Any, shape: Sequence[int], float32: bool = False) -> Any:
-    """An array to be written, with the element type of `like` or float32: a torch tensor where `like` is one, else
-    NumPy's, which given_back() turns into what the caller uses."""
+    """An array to be written, with the element type of `like` or float32: a torch tensor on its device where `like`
+    is one, else NumPy's, which given_back() turns into what the caller uses."""
     if is_torch(like):
         return like.new_empty(tuple(shape), dtype=sys.modules["torch"].float32 if float32 else like.dtype)
+    if on_cuda(like):
+        raise UsageError(f"there is no output like a {type(like).__name__} on a GPU: pass the arrays to be written")
     dtype = np.dtype(np.float32) if float32 else getattr(like, "dtype", None)
     if not isinstance(dtype, np.dtype):
         raise UsageError(f"there is no output like a {type(like).__name__}: pass the arrays to be written")

@@ -10,6 +10,7 @@ from ._core import Communicator, UsageError
 from .arrays import dtype_name, empty, given_back, rows_of, shape_of
 from .communicator import communicator
 from .configuration import LayoutLike, MaskLike, configuration
+from .stream import stream_handle
 
 
 class RingAttention:
@@ -23,6 +24,11 @@ class RingAttention:
     'striped', a Layout, or a pair of them for q and k. rope: None, 'half', 'interleaved' or a Rope. comm: None (one
     rank), an mpi4py communicator (duplicated) or a Communicator. dtype: 'f32', 'bf16', 'f16'. softmax_scale: default
     1/sqrt(head_dim). threads: of this rank, 0 = every CPU. deadline: longest wait for a peer in seconds.
+
+    backend: 'cpu' or 'cuda', an NVIDIA GPU. With 'cuda' all arrays lie in the memory of the device that is current,
+    here and in every call, and all work is queued on `stream` (an address, a torch or a CuPy stream): calls return
+    before it has run, so what comes after them is queued there, too, or waits with settle(). comm is then None or what
+    nccl(), staged() or device_ranks() made for that stream. isa: the instruction set, or the kernel's version on a GPU.
     """
 
     def __init__(
@@ -44,9 +50,14 @@ class RingAttention:
         threads: int = 0,
         deadline: float = 300.0,
         isa: str = "auto",
+        backend: str = "cpu",
+        stream: Any = None,
     ) -> None:
         self.comm: Communicator = communicator(comm)
         try:
+            self.stream = None if stream is None else stream_handle(stream)
+            self._compute = backend
+            _check_backend(backend, self.stream, self.comm)
             self._configuration = configuration(
                 ranks=self.comm.size,
                 num_heads=num_heads,
@@ -67,7 +78,9 @@ class RingAttention:
             raise
         self.batch, self.num_heads = batch, num_heads
         self.head_dim_v = head_dim if head_dim_v is None else head_dim_v
-        self._core = _core.RingAttention(self.comm, self._configuration, threads, float(deadline), isa)
+        self._core = _core.RingAttention(
+            self.comm, self._configuration, threads, float(deadline), isa, backend, self.stream or 0
+        )
 
     def forward(
         self,
@@ -130,6 +143,11 @@ class RingAttention:
 
     __call__ = forward
 
+    def settle(self) -> None:
+        """Waits until everything that was queued on the stream has run; raises what went wrong there. Not collective.
+        On the CPU nothing is left to wait for."""
+        self._core.settle()
+
     @property
     def q_rows(self) -> int:
         """Query rows of this rank."""
@@ -142,13 +160,13 @@ class RingAttention:
 
     @property
     def backend(self) -> str:
-        """The kernel's name, 'cpu/AVX3'."""
+        """The kernel's name, 'cpu/AVX3', 'cuda/plain'."""
         return self._core.backend
 
     @property
     def plan(self) -> dict[str, Any]:
         """This rank's plan, as ringattn.plan() gives it."""
-        return _core.plan(self._configuration, self.comm.rank, self._core.threads)
+        return _core.plan(self._configuration, self.comm.rank, self._core.threads, self._compute)
 
     @property
     def workspace(self) -> dict[str, int]:
@@ -178,6 +196,8 @@ def attention(
     positions_k: Any = None,
     threads: int = 0,
     deadline: float = 300.0,
+    backend: str = "cpu",
+    stream: Any = None,
 ) -> Any:
     """softmax(softmax_scale * q k^T) v over the visible keys; out, or (out, lse) with return_lse. Collective.
 
@@ -198,6 +218,8 @@ def attention(
         seqlen_k=seqlen_k,
         threads=threads,
         deadline=deadline,
+        backend=backend,
+        stream=stream,
     )
     result, lse = ring.forward(q, k, v, out=out, positions_q=positions_q, positions_k=positions_k)
     return (result, lse) if return_lse else result
@@ -233,6 +255,17 @@ def for_arrays(
             if arguments.get(name) is None:
                 arguments[name] = sum(other["rows"][i] for other in ranks)
     return RingAttention(comm=ring, deadline=deadline, **found["problem"], **arguments)
+
+
+def _check_backend(backend: str, stream: Optional[int], comm: Communicator) -> None:
+    """What the library says as well, in the words of this package."""
+    if backend == "cuda" and stream is None:
+        raise UsageError("backend 'cuda' needs a stream: torch.cuda.current_stream(), say")
+    if backend == "cuda" and comm.size > 1 and not comm.on_device:
+        raise UsageError(
+            f"backend is 'cuda', and comm '{comm.name}' moves host memory: make one for the stream out of it with "
+            "ringattn.nccl, ringattn.staged or ringattn.device_ranks"
+        )
 
 
 def _text(error: Exception) -> str:

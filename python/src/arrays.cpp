@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <optional>
 #include <string>
 
 #include "src/error.h"
@@ -57,10 +58,34 @@ std::string export_error(nb::handle object) {
   return "its memory cannot be written";
 }
 
-void check_cpu(std::int32_t device, const char* name) {
-  if (device != nb::device::cpu::value)
-    throw UsageError(std::string(name) + " is on DLPack device type " + std::to_string(device) +
-                     ", this build computes on the CPU (type 1)");
+// Pinned and managed memory is the host's and the device's; here each is what it is allocated as.
+std::optional<MemorySpace> space_of(std::int64_t device) {
+  switch (device) {
+    case nb::device::cpu::value:
+    case nb::device::cuda_host::value:
+      return MemorySpace::host;
+    case nb::device::cuda::value:
+    case nb::device::cuda_managed::value:
+      return MemorySpace::cuda;
+    default:
+      return std::nullopt;
+  }
+}
+
+void check_space(std::int64_t device, MemorySpace expected, const char* name) {
+  const std::optional<MemorySpace> space = space_of(device);
+  if (space == expected) return;
+  throw UsageError(std::string(name) + " is " +
+                   (space ? "in " + std::string(name_of(*space)) + " memory"
+                          : "on DLPack device type " + std::to_string(device)) +
+                   ", expected is " + std::string(name_of(expected)) + " memory");
+}
+
+// What an object says before it exports anything: a CUDA array that is not wanted is not touched.
+std::optional<std::int64_t> device_of(nb::handle object) {
+  if (!nb::hasattr(object, "__dlpack_device__")) return std::nullopt;
+  const nb::object device = object.attr("__dlpack_device__")();
+  return nb::cast<std::int64_t>(nb::int_(device[0]));
 }
 
 template <std::size_t N, class Array>
@@ -90,15 +115,28 @@ struct Arrays::Imported {
 };
 
 template <class Array>
-Arrays::Imported<Array> Arrays::import(nb::handle object, const char* name) {
+Arrays::Imported<Array> Arrays::import(nb::handle object, const char* name, MemorySpace space) {
+  if (const auto device = device_of(object)) check_space(*device, space, name);
   const bool bfloat16 = is_numpy_bfloat16(object);
-  const nb::object seen = bfloat16 ? object.attr("view")("uint16") : nb::borrow(object);
+  const nb::object seen = bfloat16                     ? object.attr("view")("uint16")
+                          : space == MemorySpace::cuda ? exported(object, name)
+                                                       : nb::borrow(object);
   Array array;
   if (!nb::try_cast(seen, array, false))
     throw UsageError(std::string(name) + " is a " + kind_of(object) +
                      " that cannot be used: " + export_error(seen));
-  check_cpu(array.device_type(), name);
+  check_space(array.device_type(), space, name);
   return {array, bfloat16};
+}
+
+// The DLPack protocol's stream: a number, 1 for the legacy default one.
+nb::object Arrays::exported(nb::handle object, const char* name) const {
+  try {
+    return object.attr("__dlpack__")(nb::arg("stream") = reinterpret_cast<std::uintptr_t>(stream_));
+  } catch (const nb::python_error& error) {
+    throw UsageError(std::string(name) + " is a " + kind_of(object) +
+                     " that cannot be used: " + text_of(error.value()));
+  }
 }
 
 namespace {
@@ -112,20 +150,20 @@ DType dtype_of(const nb::dlpack::dtype& type, bool bfloat16, const char* name) {
 }
 
 template <class View, class Array>
-View tensor_view(const Array& array, bool bfloat16, const char* name) {
+View tensor_view(const Array& array, bool bfloat16, MemorySpace space, const char* name) {
   check_dimensions<4>(array, name, "[batch, rows of this rank, heads, dim]");
-  View view{.data = array.data(), .dtype = dtype_of(array.dtype(), bfloat16, name)};
+  View view{.data = array.data(), .dtype = dtype_of(array.dtype(), bfloat16, name), .space = space};
   copy_extents(array, view.shape, view.stride);
   return view;
 }
 
 template <class View, class Float, class Array>
-View lse_view(const Array& array, const char* name) {
+View lse_view(const Array& array, MemorySpace space, const char* name) {
   check_dimensions<3>(array, name, "[batch, num_heads, rows of this rank]");
   if (!is(array.dtype(), Code::Float, 32))
     throw UsageError(std::string(name) + " has element type " + text_of(array.dtype()) +
                      ", allowed is float32");
-  View view{.data = static_cast<Float*>(array.data())};
+  View view{.data = static_cast<Float*>(array.data()), .space = space};
   copy_extents(array, view.shape, view.stride);
   return view;
 }
@@ -133,33 +171,33 @@ View lse_view(const Array& array, const char* name) {
 }  // namespace
 
 ConstTensorView Arrays::tensor(nb::handle object, const char* name) {
-  const auto [array, bfloat16] = import <ReadOnly>(object, name);
+  const auto [array, bfloat16] = import <ReadOnly>(object, name, space_);
   read_.push_back(array);
-  return tensor_view<ConstTensorView>(array, bfloat16, name);
+  return tensor_view<ConstTensorView>(array, bfloat16, space_, name);
 }
 
 TensorView Arrays::writable_tensor(nb::handle object, const char* name) {
-  const auto [array, bfloat16] = import <Writable>(object, name);
+  const auto [array, bfloat16] = import <Writable>(object, name, space_);
   written_.push_back(array);
-  return tensor_view<TensorView>(array, bfloat16, name);
+  return tensor_view<TensorView>(array, bfloat16, space_, name);
 }
 
 ConstLseView Arrays::lse(nb::handle object, const char* name) {
-  const auto imported = import <ReadOnly>(object, name);
+  const auto imported = import <ReadOnly>(object, name, space_);
   read_.push_back(imported.array);
-  return lse_view<ConstLseView, const float>(imported.array, name);
+  return lse_view<ConstLseView, const float>(imported.array, space_, name);
 }
 
 LseView Arrays::writable_lse(nb::handle object, const char* name) {
   if (object.is_none()) return {};
-  const auto imported = import <Writable>(object, name);
+  const auto imported = import <Writable>(object, name, space_);
   written_.push_back(imported.array);
-  return lse_view<LseView, float>(imported.array, name);
+  return lse_view<LseView, float>(imported.array, space_, name);
 }
 
 std::span<const index_t> Arrays::positions(nb::handle object, const char* name) {
   if (object.is_none()) return {};
-  const auto imported = import <ReadOnly>(object, name);
+  const auto imported = import <ReadOnly>(object, name, MemorySpace::host);
   const auto& array = imported.array;
   check_dimensions<1>(array, name, "[rows of this rank]");
   if (!is(array.dtype(), Code::Int, 64) || (array.shape(0) > 1 && array.stride(0) != 1))

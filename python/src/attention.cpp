@@ -23,13 +23,17 @@ std::chrono::milliseconds milliseconds(double seconds) {
 class Attention {
  public:
   Attention(std::shared_ptr<RankCommunicator> comm, const Configuration& configuration, int threads,
-            double deadline, const std::string& isa)
-      : comm_(std::move(comm)), patience_(milliseconds(deadline)) {
+            double deadline, const std::string& isa, const std::string& backend, std::uintptr_t stream)
+      : comm_(std::move(comm)),
+        patience_(milliseconds(deadline)),
+        backend_(backend_from_name(backend)),
+        stream_(reinterpret_cast<void*>(stream)) {
     const Claim claim(comm_);
     const nb::gil_scoped_release release;
-    ring_ =
-        std::make_unique<RingAttention>(comm_->ring, configuration.problem, configuration.sharding,
-                                        RingOptions{.threads = threads, .deadline = patience_, .isa = isa});
+    ring_ = std::make_unique<RingAttention>(
+        comm_->ring, configuration.problem, configuration.sharding,
+        RingOptions{
+            .threads = threads, .deadline = patience_, .isa = isa, .backend = backend_, .stream = stream_});
   }
 
   Seconds forward(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle lse,
@@ -40,7 +44,7 @@ class Attention {
       LseView lse;
       Positions positions;
     } call;
-    Arrays arrays;
+    Arrays arrays(space_of(backend_), stream_);
     const Claim claim(comm_);
     translate("forward", [&] {
       call = {.q = arrays.tensor(q, "q"),
@@ -60,7 +64,7 @@ class Attention {
     BackwardInputs in;
     Gradients gradients;
     Positions positions;
-    Arrays arrays;
+    Arrays arrays(space_of(backend_), stream_);
     const Claim claim(comm_);
     translate("backward", [&] {
       in = {.dout = arrays.tensor(dout, "dout"),
@@ -82,6 +86,12 @@ class Attention {
   void refuse(const std::string& call, const std::string& text) {
     const Claim claim(comm_);
     translate(call.c_str(), [&] { throw UsageError(text); });
+  }
+
+  void settle() {
+    const Claim claim(comm_);
+    const nb::gil_scoped_release release;
+    ring_->settle();
   }
 
   Counts workspace() const {
@@ -128,6 +138,8 @@ class Attention {
 
   std::shared_ptr<RankCommunicator> comm_;
   std::chrono::milliseconds patience_;
+  Backend backend_;
+  void* stream_;
   std::unique_ptr<RingAttention> ring_;
 };
 
@@ -136,14 +148,15 @@ class Attention {
 void bind_attention(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Attention>(module, "RingAttention")
-      .def(nb::init<std::shared_ptr<RankCommunicator>, const Configuration&, int, double,
-                    const std::string&>(),
-           "comm"_a, "configuration"_a, "threads"_a, "deadline"_a, "isa"_a)
+      .def(nb::init<std::shared_ptr<RankCommunicator>, const Configuration&, int, double, const std::string&,
+                    const std::string&, std::uintptr_t>(),
+           "comm"_a, "configuration"_a, "threads"_a, "deadline"_a, "isa"_a, "backend"_a, "stream"_a)
       .def("forward", &Attention::forward, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(),
            "positions_q"_a.none(), "positions_k"_a.none())
       .def("backward", &Attention::backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a,
            "dv"_a, "positions_q"_a.none(), "positions_k"_a.none())
       .def("refuse", &Attention::refuse, "call"_a, "text"_a)
+      .def("settle", &Attention::settle)
       .def("workspace", &Attention::workspace)
       .def_prop_ro("backend", [](const Attention& a) { return a.ring().backend(); })
       .def_prop_ro("threads", [](const Attention& a) { return a.ring().threads(); })

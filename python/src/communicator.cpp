@@ -6,7 +6,10 @@
 
 #include <cstring>
 
+#include "comm/device_ranks.h"
+#include "comm/nccl.h"
 #include "comm/self.h"
+#include "comm/staged.h"
 #include "comm/threads.h"
 #include "src/agreement.h"
 #include "src/attention.h"
@@ -69,6 +72,32 @@ Shared mpi(std::uintptr_t, std::size_t, const std::string&) {
 }
 #endif
 
+// The communicators of device memory: made together by all ranks of one of the host, which carries their
+// agreements from then on.
+template <class Make>
+Shared on_device(const Shared& host, Make&& make) {
+  const Claim claim(host);
+  const nb::gil_scoped_release release;
+  return shared(make(host->ring));
+}
+
+void* pointer(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+Shared nccl(const Shared& host, std::uintptr_t stream, std::uintptr_t comm, double deadline) {
+  return on_device(host, [&](const std::shared_ptr<Communicator>& ring) {
+    return make_nccl_communicator(ring, pointer(stream),
+                                  {.comm = pointer(comm), .patience = milliseconds(deadline)});
+  });
+}
+
+Shared staged(const Shared& host, std::uintptr_t stream) {
+  return on_device(host, [&](const auto& ring) { return make_staged(ring, pointer(stream)); });
+}
+
+Shared device_ranks(const Shared& host, std::uintptr_t stream) {
+  return on_device(host, [&](const auto& ring) { return make_device_ranks(ring, pointer(stream)); });
+}
+
 std::vector<nb::bytes> all_gather(const Shared& comm, const nb::bytes& mine, double deadline) {
   std::vector<std::vector<std::byte>> blobs;
   {
@@ -104,7 +133,14 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", [](const RankCommunicator& c) { return c.ring->rank(); })
       .def_prop_ro("size", [](const RankCommunicator& c) { return c.ring->size(); })
       .def_prop_ro(
-          "name", [](const RankCommunicator& c) { return c.ring->name(); }, "'self', 'threads' or 'mpi'.")
+          "name", [](const RankCommunicator& c) { return c.ring->name(); },
+          "'self', 'threads', 'mpi', 'nccl', 'staged(mpi)', 'device(threads)'.")
+      .def_prop_ro(
+          "on_device",
+          [](const RankCommunicator& c) {
+            return dynamic_cast<const DeviceCommunicator*>(c.ring.get()) != nullptr;
+          },
+          "Whether blocks lie in the memory of a GPU.")
       .def_prop_ro(
           "sent",
           [](const RankCommunicator& c) -> Counts {
@@ -114,6 +150,9 @@ void bind_communicator(nb::module_& module) {
             return sent;
           },
           "What this rank has sent in blocks since the communicator was made.")
+      .def("_nccl", &nccl, "stream"_a, "nccl_comm"_a, "deadline"_a)
+      .def("_staged", &staged, "stream"_a)
+      .def("_device_ranks", &device_ranks, "stream"_a)
       .def("_all_gather", &all_gather, "mine"_a, "deadline"_a)
       .def("_refuse_construction", &refuse_construction, "text"_a, "deadline"_a);
 }

@@ -1,7 +1,8 @@
 // The plan of a rank and what it costs, as plain Python data.
 #include <nanobind/nanobind.h>
 
-#include "kernels/cpu/cpu.h"
+#include <nanobind/stl/string.h>
+
 #include "module.h"
 #include "problem.h"
 #include "src/attention.h"
@@ -63,16 +64,15 @@ nb::dict workspace_data(const Workspace& bytes) {
   return data;
 }
 
-Data plan_data(const Configuration& configuration, int rank, int threads) {
+Data plan_data(const Configuration& configuration, int rank, int threads, const std::string& backend_name) {
+  const Backend backend = backend_from_name(backend_name);
   const Problem& problem = configuration.problem;
   const Plan plan(problem, configuration.sharding, rank);
-  const HeadShape shape = problem.heads();
-  const auto block = [&](index_t rows) -> std::uint64_t {
-    return cpu_block_bytes(shape, problem.dtype, rows);
-  };
-  const auto gradient = [&](index_t rows) -> std::uint64_t { return cpu_gradient_bytes(shape, rows); };
+  const KernelConfig config{.shape = problem.heads(), .dtype = problem.dtype};
+  const auto block = [&](index_t rows) -> std::uint64_t { return block_bytes(backend, config, rows); };
+  const auto gradient = [&](index_t rows) -> std::uint64_t { return gradient_bytes(backend, config, rows); };
   const auto bytes = [&](Pass pass) {
-    return workspace_data(workspace(problem, configuration.sharding, rank, threads, pass));
+    return workspace_data(workspace(problem, configuration.sharding, rank, threads, pass, backend));
   };
   nb::dict data;
   data["rank"] = rank;
@@ -98,7 +98,7 @@ Data plan_data(const Configuration& configuration, int rank, int threads) {
 
 void bind_plan(nb::module_& module) {
   using namespace nb::literals;
-  module.def("plan", &plan_data, "configuration"_a, "rank"_a, "threads"_a);
+  module.def("plan", &plan_data, "configuration"_a, "rank"_a, "threads"_a, "backend"_a);
 }
 
 }  // namespace ringattn::python

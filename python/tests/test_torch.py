@@ -62,3 +62,25 @@ def test_an_object_and_arguments_contradict():
     ring = RingAttention(num_heads=6, num_heads_kv=2, head_dim=8, batch=2, seqlen_q=37, threads=1)
     with pytest.raises(UsageError, match="mask"):
         ring_attention(*inputs(), attention=ring, mask="full")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_gpu_has_the_gradients_of_torch_on_its_current_stream():
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        q, k, v = (x.detach().cuda().requires_grad_() for x in inputs())
+        out = ring_attention(q, k, v, threads=1)
+        got = torch.autograd.grad((out**2).sum(), (q, k, v))
+        right = plain(q, k, v)
+        torch.testing.assert_close(out, right, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(got, torch.autograd.grad((right**2).sum(), (q, k, v)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_an_attention_of_another_stream_is_refused():
+    ring = RingAttention(
+        num_heads=6, num_heads_kv=2, head_dim=8, batch=2, seqlen_q=37, backend="cuda", stream=torch.cuda.Stream()
+    )
+    with pytest.raises(UsageError, match="torch's current stream is 0x1, the attention is of stream 0x"):
+        ring_attention(*(x.detach().cuda() for x in inputs()), attention=ring)
