@@ -1,0 +1,50 @@
+// Chapter 3: the producer's thread. Loads come in the order in which consumers need them: K0, K1 V0, K2 V1, ...
+#pragma once
+#include "kernels/cuda/sm90_shape.h"
+#include "kernels/cuda/sm90_walk.h"
+
+namespace ringattn::cuda::sm90 {
+
+// Tensor maps are 3-D, [head][row][element], with boxes of one panel; see tensor_map.h.
+template <int kPanels, int kBytes>
+__device__ __forceinline__ void load_tile(std::uint8_t (&to)[kPanels][kBytes], const CUtensorMap* map,
+                                          std::uint64_t* full, int row, int head) {
+  ptx::mbarrier_arrive_expect_tx(full, kPanels * kBytes);
+#pragma unroll
+  for (int panel = 0; panel < kPanels; ++panel)
+    ptx::tma_load(to[panel], map, full, panel * kPanelColumns, row, head);
+}
+
+template <class S>
+struct Producer {
+  Shared<S>& shared;
+  const CUtensorMap *map_k, *map_v;
+  int head;  // of K and V
+  Slot k{}, v{};
+
+  __device__ __forceinline__ void load_k(int key) {
+    ptx::mbarrier_wait(&shared.k_empty[k.index], k.phase ^ 1);
+    load_tile(shared.k[k.index], map_k, &shared.k_full[k.index], key, head);
+    k.advance();
+  }
+  __device__ __forceinline__ void load_v(int key) {
+    ptx::mbarrier_wait(&shared.v_empty[v.index], v.phase ^ 1);
+    load_tile(shared.v[v.index], map_v, &shared.v_full[v.index], key, head);
+    v.advance();
+  }
+
+  // A group has at least one tile.
+  __device__ __forceinline__ void run(KeyWalk<S::kKeys> walk) {
+    walk.next();
+    load_k(walk.key);
+    int waiting = walk.key;  // its V is still to be loaded
+    while (walk.next()) {
+      load_k(walk.key);
+      load_v(waiting);
+      waiting = walk.key;
+    }
+    load_v(waiting);
+  }
+};
+
+}  // namespace ringattn::cuda::sm90
