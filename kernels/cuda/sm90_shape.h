@@ -52,7 +52,7 @@ struct Shared {
   std::uint64_t q_full;
   std::uint64_t k_full[kStages], k_empty[kStages];
   std::uint64_t v_full[kStages], v_empty[kStages];
-  std::uint32_t infinite[S::kConsumers][2][4];  // of a warp each
+  alignas(16) std::uint32_t infinite[S::kConsumers][2][4];  // of a warp each
 };
 // Dynamic shared memory is aligned to 16 bytes, no more.
 template <class S>
