@@ -1,5 +1,4 @@
 // Chapter 3: sm_90a. Forward of 16-bit elements; backward is that of the chapter below.
-#include <algorithm>
 #include <string>
 
 #include "kernels/cuda/chapter.h"
@@ -13,8 +12,10 @@ namespace {
 
 std::string obstacle(const KernelConfig& config) {
   if (config.dtype == DType::f32) return "dtype is f32, allowed are bf16 and f16";
-  const index_t dim = std::max(config.shape.head_dim, config.shape.head_dim_v);
-  if (dim > 256) return "head_dim is " + std::to_string(dim) + ", at most 256";
+  constexpr index_t kMostDim = 256;
+  const HeadShape& shape = config.shape;
+  if (shape.head_dim > kMostDim) return "head_dim is " + std::to_string(shape.head_dim) + ", at most 256";
+  if (shape.head_dim_v > kMostDim) return "head_dim_v is " + std::to_string(shape.head_dim_v) + ", at most 256";
   if (config.q_rows > sm90::kMostRows) return "q_rows is " + std::to_string(config.q_rows) + ", at most 2^30";
   return {};
 }

@@ -34,19 +34,25 @@ struct Consumer {
   Shared<S>& shared;
   const AttendParams& a;
   int consumer;
-  int first_row, last_row;  // of the warpgroup, counted in the group; rows beyond the head's are nobody's
-  std::uint64_t q;          // descriptor
-  Slot k{}, v{};
-  int turn = 0;
+  int last_row;  // of the warpgroup, counted in the group; rows beyond the head's are nobody's
+  int tile = 0;  // number of the tile at hand
   RowState<S::kDv> state{};
   float s[kScores]{};            // scores, then weights, of the newest tile
   std::uint32_t p[kSteps][4]{};  // weights of the tile whose product with V is next or at work
   float shrink[2]{};             // what o has to be multiplied by before that product
 
-  // S = Q K^T of the tile that comes next in the ring.
+  __device__ __forceinline__ int first_row() const { return consumer * kRowsWarpgroup; }
+  __device__ __forceinline__ bool open(const KeyWalk<S::kKeys>& walk) const {
+    return walk.all_visible(first_row(), last_row);
+  }
+
+  // S = Q K^T of the tile at hand.
   __device__ __forceinline__ void issue_scores() {
+    const std::uint64_t q = ptx::matrix_descriptor(
+        ptx::shared_address(shared.q) + static_cast<std::uint32_t>(first_row() * kPanelRowBytes), 16,
+        kAtomBytes);
     const std::uint64_t keys =
-        ptx::matrix_descriptor(ptx::shared_address(shared.k[k.index]), 16, kAtomBytes);
+        ptx::matrix_descriptor(ptx::shared_address(shared.k[slot_of(tile)]), 16, kAtomBytes);
 #pragma unroll
     for (int step = 0; step < S::kQk / kDepth; ++step) {
       const int panel = step / 4, bytes = step % 4 * kDepthBytes;
@@ -57,10 +63,10 @@ struct Consumer {
     }
     ptx::wgmma_commit();
   }
-  // O += P V. Values have the summed index in rows; the next 64 of their columns are the next panel.
-  __device__ __forceinline__ void issue_output() {
+  // O += P V of tile `of`. Values have the summed index in rows; the next 64 of their columns are the next panel.
+  __device__ __forceinline__ void issue_output(int of) {
     const std::uint64_t values =
-        ptx::matrix_descriptor(ptx::shared_address(shared.v[v.index]), S::kPanelBytes, kAtomBytes);
+        ptx::matrix_descriptor(ptx::shared_address(shared.v[slot_of(of)]), S::kPanelBytes, kAtomBytes);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
       ptx::wgmma_rs<T, ptx::Major::mn>(
@@ -79,18 +85,16 @@ struct Consumer {
     __syncwarp();  // all lanes are done with the tile
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
   }
-  __device__ __forceinline__ void release_k() {
-    release(&shared.k_empty[k.index]);
-    k.advance();
+  __device__ __forceinline__ void wait_k() {
+    ptx::mbarrier_wait(&shared.k_full[slot_of(tile)], phase_of(tile));
   }
-  __device__ __forceinline__ void release_v() {
-    release(&shared.v_empty[v.index]);
-    v.advance();
+  __device__ __forceinline__ void release_k() { release(&shared.k_empty[slot_of(tile)]); }
+  __device__ __forceinline__ void wait_v(int of) {
+    ptx::mbarrier_wait(&shared.v_full[slot_of(of)], phase_of(of));
   }
-  __device__ __forceinline__ void wait_k() { ptx::mbarrier_wait(&shared.k_full[k.index], k.phase); }
-  __device__ __forceinline__ void wait_v() { ptx::mbarrier_wait(&shared.v_full[v.index], v.phase); }
+  __device__ __forceinline__ void release_v(int of) { release(&shared.v_empty[slot_of(of)]); }
 
-  // Scores of the next tile, with nothing else at work.
+  // Scores of the tile at hand, with nothing else at work.
   __device__ __forceinline__ void form_scores() {
     wait_k();
     ptx::pin(s);
@@ -100,64 +104,36 @@ struct Consumer {
     ptx::pin(s);
     release_k();
   }
-  // The product that is still to be formed, with nothing else at work.
+  // Its output likewise, which ends it.
   __device__ __forceinline__ void form_output() {
     rescale(state, shrink);
-    wait_v();
+    wait_v(tile);
     pin_output();
     ptx::wgmma_fence();
-    issue_output();
+    issue_output(tile);
     ptx::wgmma_wait<0>();
     pin_output();
-    release_v();
-  }
-
-  // The same with finite values, and what is not finite for those who see it.
-  __device__ __forceinline__ void form_output_apart(const Span (&seen)[2]) {
-    const auto& tile = shared.v[v.index];
-    auto& copy = shared.finite[consumer];
-    const std::uint64_t values =
-        ptx::matrix_descriptor(ptx::shared_address(copy), kDepthRowsBytes, kAtomBytes);
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      copy_finite<T, S>(tile, step, copy);
-      ptx::fence_proxy_async();
-      ptx::named_barrier_sync(1 + consumer, kWarpgroup);
-      pin_output();
-      ptx::wgmma_fence();
-      ptx::wgmma_rs<T, ptx::Major::mn>(state.o, p[step], values, true);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
-      pin_output();
-#pragma unroll 1
-      for (int key = 0; key < kDepth; ++key) {
-        // The lane of the quad that holds it, and where; see mma_m16n8k16.
-        const int lane = static_cast<int>(threadIdx.x % 32 / 4 * 4) + key % 8 / 2;
-        float weight[2];
-#pragma unroll
-        for (int h = 0; h < 2; ++h)
-          weight[h] = widen_half<T>(ptx::shuffle(key < 8 ? p[step][h] : p[step][2 + h], lane), key % 2);
-        add_infinite<T, S>(state, tile, step * kDepth + key, weight, seen);
-      }
-      ptx::named_barrier_sync(1 + consumer, kWarpgroup);  // the copy has been read
-    }
-    release_v();
+    release_v(tile++);
   }
 
   // A tile that some of the rows see in part or not at all.
   __device__ __forceinline__ void attend_part(const KeyWalk<S::kKeys>& walk) {
     form_scores();
-    const int row = consumer * kRowsWarpgroup + thread_row();
+    const int row = first_row() + thread_row();
     const Span seen[2] = {walk.seen_by(row), walk.seen_by(row + 8)};
     hide(s, seen);
     soften(s, state, shrink, a.scores);
+    ptx::pin(s);  // or registers are spilled where both are formed at once
     to_operand<T>(s, p);
-    wait_v();
-    if (all_finite<T, S>(shared, shared.v[v.index], consumer, turn++)) {
+    wait_v(tile);
+    const auto& values = shared.v[slot_of(tile)];
+    if (all_finite<T>(values, shared.infinite[consumer], consumer)) {
       form_output();
     } else {
       rescale(state, shrink);
-      form_output_apart(seen);
+      add_apart<T>(state.o, p, values, shared.finite[consumer], consumer,
+                   [&seen](int h, int key) { return seen[h].has(key); });
+      release_v(tile++);
     }
   }
 
@@ -166,19 +142,21 @@ struct Consumer {
   __device__ __forceinline__ bool attend_open(KeyWalk<S::kKeys>& walk) {
     form_scores();
     soften(s, state, shrink, a.scores);
+    ptx::pin(s);  // or registers are spilled where both are formed at once
     to_operand<T>(s, p);
     bool more = walk.next();
-    bool open = more && walk.all_visible(first_row, last_row);
-    while (open) {
+    bool next_open = more && open(walk);
+    while (next_open) {
+      ++tile;
       wait_k();
       ptx::pin(s);
       ptx::wgmma_fence();
       issue_scores();
       rescale(state, shrink);  // costs nothing here: the tensor cores are at work
-      wait_v();
+      wait_v(tile - 1);
       pin_output();
       ptx::wgmma_fence();  // a second one, since there are branches in between
-      issue_output();
+      issue_output(tile - 1);
       ptx::wgmma_wait<1>();  // scores are there, the output is at work
       ptx::pin(s);
       release_k();
@@ -187,10 +165,10 @@ struct Consumer {
       // up in front of the exponentials, without a word, and nothing overlaps any more (tests/cubin).
       ptx::pin(s);
       more = walk.next();
-      open = more && walk.all_visible(first_row, last_row);
+      next_open = more && open(walk);
       ptx::wgmma_wait<0>();
       pin_output();
-      release_v();
+      release_v(tile - 1);
       to_operand<T>(s, p);
     }
     form_output();
@@ -200,7 +178,7 @@ struct Consumer {
   __device__ __forceinline__ void run(KeyWalk<S::kKeys> walk) {
     bool more = walk.next();
     while (more) {
-      if (walk.all_visible(first_row, last_row)) {
+      if (open(walk)) {
         more = attend_open(walk);
       } else {
         attend_part(walk);
@@ -254,11 +232,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) attend_kernel(const __grid_con
   Consumer<T, S> me{.shared = shared,
                     .a = a,
                     .consumer = consumer,
-                    .first_row = first,
-                    .last_row = (first + kRowsWarpgroup < valid ? first + kRowsWarpgroup : valid) - 1,
-                    .q = ptx::matrix_descriptor(
-                        ptx::shared_address(shared.q) + static_cast<std::uint32_t>(first * kPanelRowBytes), 16,
-                        kAtomBytes)};
+                    .last_row = (first + kRowsWarpgroup < valid ? first + kRowsWarpgroup : valid) - 1};
   load_state(me.state, a, place.head, row);
   ptx::mbarrier_wait(&shared.q_full, 0);
   me.run(walk);

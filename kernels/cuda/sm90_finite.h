@@ -40,36 +40,35 @@ __device__ __forceinline__ float widen_half(std::uint32_t pair, int half) {
 }
 
 // Whether all of a tile is finite, the same answer for all threads of the warpgroup, which meets in named
-// barrier 1 + consumer. `turn` counts the calls: the warps' words alternate between two places, so that one
-// barrier a call is enough.
-template <class T, class S>
-__device__ __forceinline__ bool all_finite(Shared<S>& shared, const std::uint8_t (&tile)[S::kPanelsV][S::kPanelBytes],
-                                           int consumer, int turn) {
+// barrier 1 + consumer and tells itself by `words`, one a warp, aligned to 16 bytes.
+template <class T, int kPanels, int kBytes>
+__device__ __forceinline__ bool all_finite(const std::uint8_t (&tile)[kPanels][kBytes], std::uint32_t (&words)[4],
+                                           int consumer) {
   const int thread = static_cast<int>(threadIdx.x % kWarpgroup);
   const std::uint32_t first = ptx::shared_address(tile);
   std::uint32_t found = 0;
 #pragma unroll 4
-  for (int at = thread * 16; at < S::kPanelsV * S::kPanelBytes; at += kWarpgroup * 16) {
+  for (int at = thread * 16; at < kPanels * kBytes; at += kWarpgroup * 16) {
     const uint4 x = ptx::load_shared<uint4>(first + static_cast<std::uint32_t>(at));
     found |= infinite_halves<T>(x.x) | infinite_halves<T>(x.y) | infinite_halves<T>(x.z) | infinite_halves<T>(x.w);
   }
   const bool warp_found = __any_sync(~0u, found != 0) != 0;
-  std::uint32_t(&words)[4] = shared.infinite[consumer][turn % 2];
   if (thread % 32 == 0) ptx::store_shared(&words[thread / 32], warp_found ? 1u : 0u);
   ptx::named_barrier_sync(1 + consumer, kWarpgroup);
   const uint4 all = ptx::load_shared(reinterpret_cast<const uint4*>(words));
+  ptx::named_barrier_sync(1 + consumer, kWarpgroup);  // the words have been read
   return (all.x | all.y | all.z | all.w) == 0;
 }
 
 // Rows [16 step, 16 step + 16) of all panels of a tile, without what is not finite. Byte for byte: a place in
 // an atom means the same wherever the atom lies.
-template <class T, class S>
-__device__ __forceinline__ void copy_finite(const std::uint8_t (&tile)[S::kPanelsV][S::kPanelBytes], int step,
-                                            std::uint8_t (&to)[S::kPanelsV][kDepthRowsBytes]) {
+template <class T, int kPanels, int kBytes>
+__device__ __forceinline__ void copy_finite(const std::uint8_t (&tile)[kPanels][kBytes], int step,
+                                            std::uint8_t (&to)[kPanels][kDepthRowsBytes]) {
   const auto at = static_cast<std::uint32_t>(threadIdx.x % kWarpgroup * 16);
   static_assert(kDepthRowsBytes == kWarpgroup * 16);
 #pragma unroll 1
-  for (int panel = 0; panel < S::kPanelsV; ++panel) {
+  for (int panel = 0; panel < kPanels; ++panel) {
     uint4 x = ptx::load_shared<uint4>(ptx::shared_address(tile[panel]) +
                                       static_cast<std::uint32_t>(step * kDepthRowsBytes) + at);
     x.x = finite_halves<T>(x.x), x.y = finite_halves<T>(x.y);
@@ -78,26 +77,64 @@ __device__ __forceinline__ void copy_finite(const std::uint8_t (&tile)[S::kPanel
   }
 }
 
-// o += p v of what is not finite in row `key` of a tile, where the thread's rows see that key. p[h] is its
-// weight in row h.
-template <class T, class S>
-__device__ __forceinline__ void add_infinite(RowState<S::kDv>& state,
-                                             const std::uint8_t (&tile)[S::kPanelsV][S::kPanelBytes], int key,
-                                             const float (&p)[2], const Span (&seen)[2]) {
+// sums += w x of what is not finite in row x of a tile, the one of number `row`, for both of the thread's rows;
+// w[h] is the weight for row h, where `seen[h]`.
+template <class T, int kPanels, int kBytes>
+__device__ __forceinline__ void add_infinite(float (&sums)[kPanels * kPanelColumns / 2],
+                                             const std::uint8_t (&tile)[kPanels][kBytes], int row,
+                                             const float (&w)[2], const bool (&seen)[2]) {
 #pragma unroll
-  for (int j = 0; j < S::kDv / 8; ++j) {
+  for (int j = 0; j < kPanels * 8; ++j) {
     // Chunks of 16 bytes are exchanged within a row, by the row's place in its atom.
-    const int chunk = j % 8 ^ key % 8;
+    const int chunk = j % 8 ^ row % 8;
     const std::uint32_t pair = ptx::load_shared<std::uint32_t>(
         ptx::shared_address(tile[j / 8]) +
-        static_cast<std::uint32_t>(key * kPanelRowBytes + chunk * 16 + quad_lane() * 4));
+        static_cast<std::uint32_t>(row * kPanelRowBytes + chunk * 16 + quad_lane() * 4));
     if (infinite_halves<T>(pair) == 0) continue;
 #pragma unroll
     for (int h = 0; h < 2; ++h)
 #pragma unroll
       for (int e = 0; e < 2; ++e)
-        if (seen[h].has(key) && (infinite_halves<T>(pair) >> (15 + 16 * e) & 1) != 0)
-          state.o[4 * j + 2 * h + e] += p[h] * widen_half<T>(pair, e);
+        if (seen[h] && (infinite_halves<T>(pair) >> (15 + 16 * e) & 1) != 0)
+          sums[4 * j + 2 * h + e] += w[h] * widen_half<T>(pair, e);
+  }
+}
+
+// sums += weights x tile, a step of 16 rows at a time, with what is not finite for those alone who see it:
+// `seen(h, row)` for the thread's row h. `copy` is the warpgroup's own. See the head of this file.
+template <class T, int kPanels, int kBytes, int kSteps, class Seen>
+__device__ __forceinline__ void add_apart(float (&sums)[kPanels * kPanelColumns / 2],
+                                          std::uint32_t (&weights)[kSteps][4],
+                                          const std::uint8_t (&tile)[kPanels][kBytes],
+                                          std::uint8_t (&copy)[kPanels][kDepthRowsBytes], int consumer,
+                                          const Seen& seen) {
+  const std::uint64_t operand =
+      ptx::matrix_descriptor(ptx::shared_address(copy), kDepthRowsBytes, kAtomBytes);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    copy_finite<T>(tile, step, copy);
+    ptx::fence_proxy_async();
+    ptx::named_barrier_sync(1 + consumer, kWarpgroup);
+    ptx::pin(sums);
+    ptx::pin(weights[step]);
+    ptx::wgmma_fence();
+    ptx::wgmma_rs<T, ptx::Major::mn>(sums, weights[step], operand, true);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::pin(sums);
+    ptx::pin(weights[step]);
+#pragma unroll 1
+    for (int key = 0; key < kDepth; ++key) {
+      // The lane of the quad that holds its weight, and where; see mma_m16n8k16.
+      const int lane = static_cast<int>(threadIdx.x % 32 / 4 * 4) + key % 8 / 2, row = step * kDepth + key;
+      float w[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        w[h] = widen_half<T>(ptx::shuffle(key < 8 ? weights[step][h] : weights[step][2 + h], lane), key % 2);
+      const bool sees[2] = {seen(0, row), seen(1, row)};
+      add_infinite<T>(sums, tile, row, w, sees);
+    }
+    ptx::named_barrier_sync(1 + consumer, kWarpgroup);  // the copy has been read
   }
 }
 

@@ -19,18 +19,18 @@ template <class S>
 struct Producer {
   Shared<S>& shared;
   const CUtensorMap *map_k, *map_v;
-  int head;  // of K and V
-  Slot k{}, v{};
+  int head;           // of K and V
+  int k = 0, v = 0;   // the tiles that come next
 
   __device__ __forceinline__ void load_k(int key) {
-    ptx::mbarrier_wait(&shared.k_empty[k.index], k.phase ^ 1);
-    load_tile(shared.k[k.index], map_k, &shared.k_full[k.index], key, head);
-    k.advance();
+    const int slot = slot_of(k);
+    ptx::mbarrier_wait(&shared.k_empty[slot], phase_of(k++) ^ 1);
+    load_tile(shared.k[slot], map_k, &shared.k_full[slot], key, head);
   }
   __device__ __forceinline__ void load_v(int key) {
-    ptx::mbarrier_wait(&shared.v_empty[v.index], v.phase ^ 1);
-    load_tile(shared.v[v.index], map_v, &shared.v_full[v.index], key, head);
-    v.advance();
+    const int slot = slot_of(v);
+    ptx::mbarrier_wait(&shared.v_empty[slot], phase_of(v++) ^ 1);
+    load_tile(shared.v[slot], map_v, &shared.v_full[slot], key, head);
   }
 
   // A group has at least one tile.

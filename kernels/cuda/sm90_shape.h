@@ -30,10 +30,10 @@ struct Shape {
   static constexpr int kQk = kQk_, kDv = kDv_;
   static constexpr int kPanelsQk = kQk / kPanelColumns, kPanelsV = kDv / kPanelColumns;
   // A thread holds kDv / 2 floats of O, kKeys / 2 of S and half as many registers of P, and 64 Ki registers
-  // are all there are: two consumers of 240 at head_dim 128, three of 160 at 64. At 256, O takes 128, and
-  // tiles of 64 keys are what both registers and shared memory have room for.
+  // are all there are: two consumers of 240 at head_dim 128, three of 160 at 64, where tiles of 128 keys
+  // would spill. At 256, O takes 128, and 64 keys are what both registers and shared memory have room for.
   static constexpr int kConsumers = kQk == 64 && kDv == 64 ? 3 : 2;
-  static constexpr int kKeys = kQk == 256 ? 64 : 128;
+  static constexpr int kKeys = kQk == 256 ? 64 : kConsumers == 3 ? 96 : 128;
   static constexpr int kRowsQ = kConsumers * kRowsWarpgroup;
   static constexpr int kThreads = kWarpgroup * (1 + kConsumers);
   // At launch each thread has 64 Ki / kThreads; the producer gives up what the consumers claim.
@@ -52,7 +52,7 @@ struct Shared {
   std::uint64_t q_full;
   std::uint64_t k_full[kStages], k_empty[kStages];
   std::uint64_t v_full[kStages], v_empty[kStages];
-  alignas(16) std::uint32_t infinite[S::kConsumers][2][4];  // of a warp each
+  alignas(16) std::uint32_t infinite[S::kConsumers][4];  // of a warp each
 };
 // Dynamic shared memory is aligned to 16 bytes, no more.
 template <class S>
@@ -65,14 +65,12 @@ __device__ __forceinline__ Shared<S>& shared_memory() {
                                                   kAtomBytes);
 }
 
-// A place in a ring. Who waits for it to be full waits for `phase`, who waits for it to be empty for `phase ^
-// 1`, which a fresh barrier reports as past: at first every slot is free.
-struct Slot {
-  int index = 0;
-  std::uint32_t phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++index == kStages) index = 0, phase ^= 1;
-  }
-};
+// Tile number `tile` of a block of threads goes to this slot of the ring, in a phase of this parity. Who
+// waits for it to be full waits for that parity, who waits for it to be empty for the other one, which a
+// fresh barrier reports as past: at first every slot is free.
+__device__ __forceinline__ int slot_of(int tile) { return tile % kStages; }
+__device__ __forceinline__ std::uint32_t phase_of(int tile) {
+  return static_cast<std::uint32_t>(tile / kStages % 2);
+}
 
 }  // namespace ringattn::cuda::sm90
