@@ -1,4 +1,4 @@
-// Chapter 3: sm_90a. Forward of 16-bit elements; backward is that of the chapter below.
+// Chapter 3: sm_90a, for 16-bit elements. Backward of a head_dim above 128 is that of the chapter below.
 #include <string>
 
 #include "kernels/cuda/chapter.h"
@@ -20,20 +20,53 @@ std::string obstacle(const KernelConfig& config) {
   return {};
 }
 
+const Chapter& below() { return plain_chapter(); }
+
+bool has_backward(index_t head_dim, index_t head_dim_v) {
+  return head_dim <= sm90::kMostBackwardDim && head_dim_v <= sm90::kMostBackwardDim;
+}
+
 GroupRows group_rows(const KernelConfig& config) {
-  GroupRows rows = plain_chapter().group_rows(config);
-  rows.attend = sm90::with_shape(config.shape.head_dim, config.shape.head_dim_v,
-                                 [](auto shape) { return decltype(shape)::kRowsQ; });
+  const index_t head_dim = config.shape.head_dim, dim_v = config.shape.head_dim_v;
+  GroupRows rows = below().group_rows(config);
+  rows.attend = sm90::with_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRowsQ; });
+  if (has_backward(head_dim, dim_v))
+    rows.queries = rows.keys =
+        sm90::with_backward_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRows; });
   return rows;
 }
 
+void check_rows(index_t k_rows) {
+  if (k_rows > sm90::kMostRows)
+    throw UsageError("k_rows is " + std::to_string(k_rows) + "; sm_90a attends at most 2^30");
+}
+
 void attend(DType dtype, const AttendParams& params, cudaStream_t stream) {
-  if (params.k_rows > sm90::kMostRows)
-    throw UsageError("k_rows is " + std::to_string(params.k_rows) + "; sm_90a attends at most 2^30");
+  check_rows(params.k_rows);
   if (dtype == DType::bf16) {
     sm90::launch_attend_of<__nv_bfloat16>(params, stream);
   } else {
     sm90::launch_attend_of<__half>(params, stream);
+  }
+}
+
+void query_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
+  if (!has_backward(params.head_dim, params.dim_v)) return below().query_gradients(dtype, params, stream);
+  check_rows(params.k_rows);
+  if (dtype == DType::bf16) {
+    sm90::launch_query_gradients_of<__nv_bfloat16>(params, stream);
+  } else {
+    sm90::launch_query_gradients_of<__half>(params, stream);
+  }
+}
+
+void key_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
+  if (!has_backward(params.head_dim, params.dim_v)) return below().key_gradients(dtype, params, stream);
+  check_rows(params.k_rows);
+  if (dtype == DType::bf16) {
+    sm90::launch_key_gradients_of<__nv_bfloat16>(params, stream);
+  } else {
+    sm90::launch_key_gradients_of<__half>(params, stream);
   }
 }
 
@@ -46,8 +79,8 @@ const Chapter& sm90_chapter() {
                                .obstacle = obstacle,
                                .group_rows = group_rows,
                                .attend = attend,
-                               .query_gradients = plain_chapter().query_gradients,
-                               .key_gradients = plain_chapter().key_gradients};
+                               .query_gradients = query_gradients,
+                               .key_gradients = key_gradients};
   return chapter;
 }
 

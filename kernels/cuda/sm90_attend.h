@@ -2,6 +2,7 @@
 // flight at once (Shah et al., arXiv:2407.08608, algorithm 2). sm90_shape.h says who does what.
 #pragma once
 #include "kernels/cuda/sm90_finite.h"
+#include "kernels/cuda/sm90_place.h"
 #include "kernels/cuda/sm90_produce.h"
 
 namespace ringattn::cuda::sm90 {
@@ -10,21 +11,8 @@ namespace ringattn::cuda::sm90 {
 struct AttendArguments {
   CUtensorMap q, k, v;
   AttendParams a;
-  index_t section;  // heads whose K and V fit in L2 at once; see place_of
+  index_t section;  // see place_of
 };
-
-// Where a block of threads works.
-struct Place {
-  index_t head, group;
-};
-// Longest groups first, of all heads of a section, one section after the other: long blocks do not begin
-// last, and the heads at work share what L2 holds.
-__device__ __forceinline__ Place place_of(index_t block, index_t groups, index_t heads, index_t section) {
-  const index_t first = block / (groups * section) * section;
-  const index_t count = heads - first < section ? heads - first : section;
-  const index_t rest = block - first * groups;
-  return {.head = first + rest % count, .group = rest / count};
-}
 
 // One consumer warpgroup: rows [64 consumer, 64 consumer + 64) of the group.
 template <class T, class S>
@@ -208,7 +196,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) attend_kernel(const __grid_con
   const Place place = place_of(static_cast<index_t>(blockIdx.x), a.walk.count, a.all_heads, x.section);
   const Group group = ptx::load_global(a.walk.groups + place.group);
   const KeyWalk<S::kKeys> walk(a.walk, group);
-  Shared<S>& shared = shared_memory<S>();
+  auto& shared = shared_memory<Shared<S>>();
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
 

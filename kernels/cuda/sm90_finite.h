@@ -39,25 +39,29 @@ __device__ __forceinline__ float widen_half(std::uint32_t pair, int half) {
   return widen_half(static_cast<std::uint16_t>(pair >> 16 * half), static_cast<T*>(nullptr));
 }
 
-// Whether all of a tile is finite, the same answer for all threads of the warpgroup, which meets in named
-// barrier 1 + consumer and tells itself by `words`, one a warp, aligned to 16 bytes.
-template <class T, int kPanels, int kBytes>
-__device__ __forceinline__ bool all_finite(const std::uint8_t (&tile)[kPanels][kBytes], std::uint32_t (&words)[4],
-                                           int consumer) {
-  const int thread = static_cast<int>(threadIdx.x % kWarpgroup);
-  const std::uint32_t first = ptx::shared_address(tile);
-  std::uint32_t found = 0;
-#pragma unroll 4
-  for (int at = thread * 16; at < kPanels * kBytes; at += kWarpgroup * 16) {
-    const uint4 x = ptx::load_shared<uint4>(first + static_cast<std::uint32_t>(at));
-    found |= infinite_halves<T>(x.x) | infinite_halves<T>(x.y) | infinite_halves<T>(x.z) | infinite_halves<T>(x.w);
-  }
-  const bool warp_found = __any_sync(~0u, found != 0) != 0;
-  if (thread % 32 == 0) ptx::store_shared(&words[thread / 32], warp_found ? 1u : 0u);
+// Whether `found` holds for any thread of the warpgroup, which meets in named barrier 1 + consumer and tells
+// itself by `words`, one a warp, aligned to 16 bytes.
+__device__ __forceinline__ bool warpgroup_any(std::uint32_t (&words)[4], bool found, int consumer) {
+  const bool warp_found = __any_sync(~0u, found) != 0;
+  if (threadIdx.x % 32 == 0) ptx::store_shared(&words[threadIdx.x % kWarpgroup / 32], warp_found ? 1u : 0u);
   ptx::named_barrier_sync(1 + consumer, kWarpgroup);
   const uint4 all = ptx::load_shared(reinterpret_cast<const uint4*>(words));
   ptx::named_barrier_sync(1 + consumer, kWarpgroup);  // the words have been read
-  return (all.x | all.y | all.z | all.w) == 0;
+  return (all.x | all.y | all.z | all.w) != 0;
+}
+
+// Whether all of a tile is finite, the same answer for all threads of the warpgroup.
+template <class T, int kPanels, int kBytes>
+__device__ __forceinline__ bool all_finite(const std::uint8_t (&tile)[kPanels][kBytes], std::uint32_t (&words)[4],
+                                           int consumer) {
+  const std::uint32_t first = ptx::shared_address(tile);
+  std::uint32_t found = 0;
+#pragma unroll 4
+  for (int at = static_cast<int>(threadIdx.x % kWarpgroup) * 16; at < kPanels * kBytes; at += kWarpgroup * 16) {
+    const uint4 x = ptx::load_shared<uint4>(first + static_cast<std::uint32_t>(at));
+    found |= infinite_halves<T>(x.x) | infinite_halves<T>(x.y) | infinite_halves<T>(x.z) | infinite_halves<T>(x.w);
+  }
+  return !warpgroup_any(words, found != 0, consumer);
 }
 
 // Rows [16 step, 16 step + 16) of all panels of a tile, without what is not finite. Byte for byte: a place in

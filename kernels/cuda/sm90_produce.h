@@ -7,12 +7,18 @@ namespace ringattn::cuda::sm90 {
 
 // Tensor maps are 3-D, [head][row][element], with boxes of one panel; see tensor_map.h.
 template <int kPanels, int kBytes>
-__device__ __forceinline__ void load_tile(std::uint8_t (&to)[kPanels][kBytes], const CUtensorMap* map,
-                                          std::uint64_t* full, int row, int head) {
-  ptx::mbarrier_arrive_expect_tx(full, kPanels * kBytes);
+__device__ __forceinline__ void load_panels(std::uint8_t (&to)[kPanels][kBytes], const CUtensorMap* map,
+                                            std::uint64_t* full, int row, int head) {
 #pragma unroll
   for (int panel = 0; panel < kPanels; ++panel)
     ptx::tma_load(to[panel], map, full, panel * kPanelColumns, row, head);
+}
+// The same with all that `full` waits for in this phase.
+template <int kPanels, int kBytes>
+__device__ __forceinline__ void load_tile(std::uint8_t (&to)[kPanels][kBytes], const CUtensorMap* map,
+                                          std::uint64_t* full, int row, int head) {
+  ptx::mbarrier_arrive_expect_tx(full, kPanels * kBytes);
+  load_panels(to, map, full, row, head);
 }
 
 template <class S>

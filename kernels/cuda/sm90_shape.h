@@ -58,11 +58,11 @@ struct Shared {
 template <class S>
 inline constexpr int kSharedBytes = static_cast<int>(sizeof(Shared<S>)) + kAtomBytes;
 
-template <class S>
-__device__ __forceinline__ Shared<S>& shared_memory() {
+template <class Shared>
+__device__ __forceinline__ Shared& shared_memory() {
   unsigned char* const base = ptx::dynamic_shared();
-  return *reinterpret_cast<Shared<S>*>(base + (kAtomBytes - ptx::shared_address(base) % kAtomBytes) %
-                                                  kAtomBytes);
+  return *reinterpret_cast<Shared*>(base + (kAtomBytes - ptx::shared_address(base) % kAtomBytes) %
+                                               kAtomBytes);
 }
 
 // Tile number `tile` of a block of threads goes to this slot of the ring, in a phase of this parity. Who
