@@ -51,13 +51,12 @@ TEST(CudaSm90Forward, EveryMaskAndGroupAcrossHops) {
   };
   unsigned seed = 100;
   for (const Heads h : {Heads{3, 1}, {2, 2}, {6, 2}})
-    for (const auto& tiles : {full_tiles(149, 331), causal_tiles(149, 331), window_tiles(149, 331, 120, 30)})
-      for (const DType dtype : kDtypes) {
-        SCOPED_TRACE(text(dtype) + " heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
-        const Problem p = problem_of({seed % 2 + 1, h.q, h.kv, 52, 64}, dtype, 149, 331, tiles);
-        const Inputs in = random_inputs(p, ++seed);
-        expect_accurate(run_cuda(p, in, blocks_of(137, 331)), p, in);
-      }
+    for (const auto& tiles : {full_tiles(149, 331), causal_tiles(149, 331), window_tiles(149, 331, 120, 30)}) {
+      SCOPED_TRACE("heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
+      const Problem p = problem_of({seed % 3 / 2 + 1, h.q, h.kv, 52, 64}, kDtypes[seed % 2], 149, 331, tiles);
+      const Inputs in = random_inputs(p, ++seed);
+      expect_accurate(run_cuda(p, in, blocks_of(137, 331)), p, in);
+    }
 }
 
 // Around the sizes of a warpgroup, a group and a tile; empty ones.
@@ -76,16 +75,16 @@ TEST(CudaSm90Forward, EveryLength) {
 
 // Runs of whole tiles, and tiles hidden in part before, between and after them.
 TEST(CudaSm90Forward, ManyTilesInAGroup) {
-  for (unsigned seed = 1; seed <= 4; ++seed) {
+  for (unsigned seed = 1; seed <= 2; ++seed) {
     SCOPED_TRACE(seed);
     const index_t dim = seed % 2 == 0 ? 64 : 128;
     const Problem documents =
-        problem_of({1, 3, 1, dim, dim}, DType::bf16, 211, 211, random_documents(211, seed));
+        problem_of({1, 2, 1, dim, dim}, DType::bf16, 211, 211, random_documents(211, seed));
     const Inputs in = random_inputs(documents, seed);
     expect_accurate(run_cuda(documents, in), documents, in);
-    const Problem grid = problem_of({1, 3, 1, dim, dim}, DType::f16, 211, 431, random_grid(211, 431, seed));
+    const Problem grid = problem_of({1, 2, 1, dim, dim}, DType::f16, 211, 331, random_grid(211, 331, seed));
     const Inputs grid_in = random_inputs(grid, seed);
-    expect_accurate(run_cuda(grid, grid_in, blocks_of(223, 431), Ending::finish), grid, grid_in);
+    expect_accurate(run_cuda(grid, grid_in, blocks_of(223, 331), Ending::finish), grid, grid_in);
   }
   const Problem mixed = problem_of({1, 2, 1, 64, 64}, DType::bf16, 192, 700,
                                    {{{0, 192}, {0, 300}, {}},
@@ -154,14 +153,14 @@ TEST(CudaSm90Forward, RotationAgainstTheOracle) {
 
 // Whatever the order of the tiles, the end, and the order in which warps run and copies land.
 TEST(CudaSm90Forward, BitsAreTheSameEveryTime) {
-  Problem p = problem_of({1, 2, 1, 128, 128}, DType::bf16, 151, 431, random_grid(151, 431, 3));
+  Problem p = problem_of({1, 1, 1, 128, 128}, DType::bf16, 151, 331, random_grid(151, 331, 3));
   const Inputs in = random_inputs(p, 9);
-  const Result first = run_cuda(p, in, blocks_of(223, 431));
-  EXPECT_TRUE(same_bits(first, run_cuda(p, in, blocks_of(223, 431), Ending::finish)));
+  const Result first = run_cuda(p, in, blocks_of(223, 331));
+  EXPECT_TRUE(same_bits(first, run_cuda(p, in, blocks_of(223, 331), Ending::finish)));
   std::ranges::reverse(p.tiles);
   const std::uint64_t seed = simt::config().seed;
-  for (simt::config().seed = 50; simt::config().seed < 56; ++simt::config().seed)
-    EXPECT_TRUE(same_bits(first, run_cuda(p, in, blocks_of(223, 431))));
+  for (simt::config().seed = 50; simt::config().seed < 54; ++simt::config().seed)
+    EXPECT_TRUE(same_bits(first, run_cuda(p, in, blocks_of(223, 331))));
   simt::config().seed = seed;
 }
 

@@ -53,7 +53,7 @@ void expect_spread(const Problem& p) {
   const Inputs in = random_inputs(p, 31);
   const Result clean = run_cuda(p, in);
   const index_t last = p.shape.head_dim_v - 1;
-  for (const index_t j : {0, 95, 128, 141, 200, 306}) {
+  for (const index_t j : {0, 95, 141, 306}) {
     SCOPED_TRACE("key " + std::to_string(j));
     Inputs bad = in;
     bad.k.set(bad.k.index(0, j, 0, 11), kNan);
@@ -67,7 +67,7 @@ void expect_spread(const Problem& p) {
                 [&](index_t, index_t i, index_t e) { return e == last && p.visible(i, j); });
     expect_lse(clean, dirty, [](index_t, index_t) { return false; });
   }
-  for (const index_t row : {0, 64, 148}) {
+  for (const index_t row : {0, 148}) {
     SCOPED_TRACE("query " + std::to_string(row));
     Inputs bad = in;
     bad.q.set(bad.q.index(0, row, 1, 0), kNan);
