@@ -15,7 +15,8 @@ std::string obstacle(const KernelConfig& config) {
   constexpr index_t kMostDim = 256;
   const HeadShape& shape = config.shape;
   if (shape.head_dim > kMostDim) return "head_dim is " + std::to_string(shape.head_dim) + ", at most 256";
-  if (shape.head_dim_v > kMostDim) return "head_dim_v is " + std::to_string(shape.head_dim_v) + ", at most 256";
+  if (shape.head_dim_v > kMostDim)
+    return "head_dim_v is " + std::to_string(shape.head_dim_v) + ", at most 256";
   if (config.q_rows > sm90::kMostRows) return "q_rows is " + std::to_string(config.q_rows) + ", at most 2^30";
   return {};
 }

@@ -51,7 +51,8 @@ struct Consumer {
     }
     ptx::wgmma_commit();
   }
-  // O += P V of tile `of`. Values have the summed index in rows; the next 64 of their columns are the next panel.
+  // O += P V of tile `of`. Values have the summed index in rows; the next 64 of their columns are the next
+  // panel.
   __device__ __forceinline__ void issue_output(int of) {
     const std::uint64_t values =
         ptx::matrix_descriptor(ptx::shared_address(shared.v[slot_of(of)]), S::kPanelBytes, kAtomBytes);
@@ -204,11 +205,10 @@ __global__ void __launch_bounds__(S::kThreads, 1) attend_kernel(const __grid_con
   if (warpgroup == 0) {
     ptx::registers_release<S::kProducerRegisters>();
     if (threadIdx.x != 0) return;
-    load_tile(shared.q, &x.q, &shared.q_full, static_cast<int>(group.first_row), static_cast<int>(place.head));
-    Producer<S>{.shared = shared,
-                .map_k = &x.k,
-                .map_v = &x.v,
-                .head = static_cast<int>(place.head / a.heads_a_kv)}
+    load_tile(shared.q, &x.q, &shared.q_full, static_cast<int>(group.first_row),
+              static_cast<int>(place.head));
+    Producer<S>{
+        .shared = shared, .map_k = &x.k, .map_v = &x.v, .head = static_cast<int>(place.head / a.heads_a_kv)}
         .run(walk);
     return;
   }

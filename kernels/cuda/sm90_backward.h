@@ -61,7 +61,7 @@ struct BackwardConsumer {
   int last_row;       // of the warpgroup, counted in the group; rows beyond the head's are nobody's
   NumbersOfRows own;  // Outer::queries
   int tile = 0;
-  float first[kSums]{};                           // dq or dk
+  float first[kSums]{};                               // dq or dk
   float second[kOuter == Outer::keys ? kSums : 1]{};  // dv
   float s[kProducts]{}, dp[kProducts]{};
   std::uint32_t p[kSteps][4]{}, ds[kSteps][4]{};  // the same as left operands
@@ -71,10 +71,10 @@ struct BackwardConsumer {
   // d = rows columns^T of the first or the second tiles.
   __device__ __forceinline__ void issue_product(float (&d)[kProducts], int which) {
     const std::uint64_t rows = ptx::matrix_descriptor(
-        ptx::shared_address(shared.rows[which]) + static_cast<std::uint32_t>(first_row() * kPanelRowBytes), 16,
-        kAtomBytes);
-    const std::uint64_t columns = ptx::matrix_descriptor(
-        ptx::shared_address(shared.columns[which][slot_of(tile)]), 16, kAtomBytes);
+        ptx::shared_address(shared.rows[which]) + static_cast<std::uint32_t>(first_row() * kPanelRowBytes),
+        16, kAtomBytes);
+    const std::uint64_t columns =
+        ptx::matrix_descriptor(ptx::shared_address(shared.columns[which][slot_of(tile)]), 16, kAtomBytes);
 #pragma unroll
     for (int step = 0; step < S::kDim / kDepth; ++step) {
       const int panel = step / 4, bytes = step % 4 * kDepthBytes;
@@ -211,7 +211,8 @@ struct BackwardConsumer {
 };
 
 template <class T, Outer kOuter, class S>
-__global__ void __launch_bounds__(S::kThreads, 1) backward_kernel(const __grid_constant__ BackwardArguments x) {
+__global__ void __launch_bounds__(S::kThreads, 1)
+    backward_kernel(const __grid_constant__ BackwardArguments x) {
   const BackwardParams& a = x.a;
   const Place place = place_of(static_cast<index_t>(blockIdx.x), a.walk.count,
                                kOuter == Outer::queries ? a.all_heads : a.all_heads_kv, x.section);
@@ -249,9 +250,9 @@ __global__ void __launch_bounds__(S::kThreads, 1) backward_kernel(const __grid_c
       .own = {}};
   if constexpr (kOuter == Outer::queries) {
     me.own = {{query_numbers(a, place.head, row), query_numbers(a, place.head, row + 8)}};
-    me.any_dead = warpgroup_any(shared.infinite[consumer],
-                                (row < rows && me.own.of[0].dead()) || (row + 8 < rows && me.own.of[1].dead()),
-                                consumer);
+    me.any_dead = warpgroup_any(
+        shared.infinite[consumer],
+        (row < rows && me.own.of[0].dead()) || (row + 8 < rows && me.own.of[1].dead()), consumer);
   }
   ptx::mbarrier_wait(&shared.rows_full, 0);
   me.run(heads, group);

@@ -39,7 +39,8 @@ void launch_key_gradients_of(const BackwardParams& params, cudaStream_t stream) 
     set_maps<T>(x.columns, params.q, params.dout, params.all_heads, params.head_dim, params.dim_v,
                 S::kColumns);
     // Each KV head reads the rows of several heads.
-    x.section = std::max(index_t{1}, heads_a_section(params.q, params.dout, 1, params.all_heads) / params.heads_a_kv);
+    x.section =
+        std::max(index_t{1}, heads_a_section(params.q, params.dout, 1, params.all_heads) / params.heads_a_kv);
     start("key_gradients", backward_kernel<T, Outer::keys, S>, params.walk.count * params.all_heads_kv,
           S::kThreads, kBackwardSharedBytes<S>, x, stream);
   });

@@ -28,7 +28,8 @@ struct BackwardShared {
   std::uint8_t rows[2][S::kPanels][S::kPanelRowsBytes];
   std::uint8_t columns[2][kStages][S::kPanels][S::kPanelColumnsBytes];
   std::uint8_t finite[S::kConsumers][S::kPanels][kDepthRowsBytes];  // see sm90_finite.h
-  // Of the queries of a tile, where they are columns: high, low and delta (RowNumbers), of two tiles by turns.
+  // Of the queries of a tile, where they are columns: high, low and delta (RowNumbers), of two tiles by
+  // turns.
   alignas(16) float numbers[S::kConsumers][2][3][S::kColumns];
   alignas(16) std::uint32_t infinite[S::kConsumers][4];  // of a warp each
   std::uint64_t rows_full;

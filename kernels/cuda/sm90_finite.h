@@ -32,7 +32,9 @@ template <class T>
 __device__ __forceinline__ std::uint32_t finite_halves(std::uint32_t pair) {
   return pair & ~((infinite_halves<T>(pair) >> 15) * 0xFFFFu);
 }
-__device__ __forceinline__ float widen_half(std::uint16_t bits, __nv_bfloat16*) { return f32_from_bf16(bits); }
+__device__ __forceinline__ float widen_half(std::uint16_t bits, __nv_bfloat16*) {
+  return f32_from_bf16(bits);
+}
 __device__ __forceinline__ float widen_half(std::uint16_t bits, __half*) { return f32_from_f16(bits); }
 template <class T>
 __device__ __forceinline__ float widen_half(std::uint32_t pair, int half) {
@@ -52,14 +54,16 @@ __device__ __forceinline__ bool warpgroup_any(std::uint32_t (&words)[4], bool fo
 
 // Whether all of a tile is finite, the same answer for all threads of the warpgroup.
 template <class T, int kPanels, int kBytes>
-__device__ __forceinline__ bool all_finite(const std::uint8_t (&tile)[kPanels][kBytes], std::uint32_t (&words)[4],
-                                           int consumer) {
+__device__ __forceinline__ bool all_finite(const std::uint8_t (&tile)[kPanels][kBytes],
+                                           std::uint32_t (&words)[4], int consumer) {
   const std::uint32_t first = ptx::shared_address(tile);
   std::uint32_t found = 0;
 #pragma unroll 4
-  for (int at = static_cast<int>(threadIdx.x % kWarpgroup) * 16; at < kPanels * kBytes; at += kWarpgroup * 16) {
+  for (int at = static_cast<int>(threadIdx.x % kWarpgroup) * 16; at < kPanels * kBytes;
+       at += kWarpgroup * 16) {
     const uint4 x = ptx::load_shared<uint4>(first + static_cast<std::uint32_t>(at));
-    found |= infinite_halves<T>(x.x) | infinite_halves<T>(x.y) | infinite_halves<T>(x.z) | infinite_halves<T>(x.w);
+    found |=
+        infinite_halves<T>(x.x) | infinite_halves<T>(x.y) | infinite_halves<T>(x.z) | infinite_halves<T>(x.w);
   }
   return !warpgroup_any(words, found != 0, consumer);
 }
@@ -81,8 +85,8 @@ __device__ __forceinline__ void copy_finite(const std::uint8_t (&tile)[kPanels][
   }
 }
 
-// sums += w x of what is not finite in row x of a tile, the one of number `row`, for both of the thread's rows;
-// w[h] is the weight for row h, where `seen[h]`.
+// sums += w x of what is not finite in row x of a tile, the one of number `row`, for both of the thread's
+// rows; w[h] is the weight for row h, where `seen[h]`.
 template <class T, int kPanels, int kBytes>
 __device__ __forceinline__ void add_infinite(float (&sums)[kPanels * kPanelColumns / 2],
                                              const std::uint8_t (&tile)[kPanels][kBytes], int row,

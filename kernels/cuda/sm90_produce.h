@@ -1,4 +1,5 @@
-// Chapter 3: the producer's thread. Loads come in the order in which consumers need them: K0, K1 V0, K2 V1, ...
+// Chapter 3: the producer's thread. Loads come in the order in which consumers need them: K0, K1 V0, K2 V1,
+// ...
 #pragma once
 #include "kernels/cuda/sm90_shape.h"
 #include "kernels/cuda/sm90_walk.h"
@@ -25,8 +26,8 @@ template <class S>
 struct Producer {
   Shared<S>& shared;
   const CUtensorMap *map_k, *map_v;
-  int head;           // of K and V
-  int k = 0, v = 0;   // the tiles that come next
+  int head;          // of K and V
+  int k = 0, v = 0;  // the tiles that come next
 
   __device__ __forceinline__ void load_k(int key) {
     const int slot = slot_of(k);

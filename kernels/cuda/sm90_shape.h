@@ -1,8 +1,8 @@
 // Chapter 3, sm_90a: how the work of a head is cut. A block of threads owns 64 queries a consumer warpgroup
 // and walks over the key tiles that any of them sees:
 //
-//   warpgroup 0         producer: one thread loads Q once, and K and V by TMA into a ring of kStages tiles each
-//   the other 2 or 3    consumers: S = Q K^T and O += P V by wgmma, softmax and P in registers
+//   warpgroup 0         producer: one thread loads Q once, and K and V by TMA into a ring of kStages tiles
+//   each the other 2 or 3    consumers: S = Q K^T and O += P V by wgmma, softmax and P in registers
 //
 // Tiles lie in shared memory as wgmma reads them. 64 elements of 16 bits are 128 bytes, one row of the
 // swizzle, so a tile of R rows x D columns is D / 64 panels of [R][64], each R * 128 bytes, filled by one TMA
@@ -61,8 +61,8 @@ inline constexpr int kSharedBytes = static_cast<int>(sizeof(Shared<S>)) + kAtomB
 template <class Shared>
 __device__ __forceinline__ Shared& shared_memory() {
   unsigned char* const base = ptx::dynamic_shared();
-  return *reinterpret_cast<Shared*>(base + (kAtomBytes - ptx::shared_address(base) % kAtomBytes) %
-                                               kAtomBytes);
+  return *reinterpret_cast<Shared*>(base +
+                                    (kAtomBytes - ptx::shared_address(base) % kAtomBytes) % kAtomBytes);
 }
 
 // Tile number `tile` of a block of threads goes to this slot of the ring, in a phase of this parity. Who

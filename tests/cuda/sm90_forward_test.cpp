@@ -51,7 +51,8 @@ TEST(CudaSm90Forward, EveryMaskAndGroupAcrossHops) {
   };
   unsigned seed = 100;
   for (const Heads h : {Heads{3, 1}, {2, 2}, {6, 2}})
-    for (const auto& tiles : {full_tiles(149, 331), causal_tiles(149, 331), window_tiles(149, 331, 120, 30)}) {
+    for (const auto& tiles :
+         {full_tiles(149, 331), causal_tiles(149, 331), window_tiles(149, 331, 120, 30)}) {
       SCOPED_TRACE("heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
       const Problem p = problem_of({seed % 3 / 2 + 1, h.q, h.kv, 52, 64}, kDtypes[seed % 2], 149, 331, tiles);
       const Inputs in = random_inputs(p, ++seed);
@@ -65,9 +66,9 @@ TEST(CudaSm90Forward, EveryLength) {
     for (const index_t q_rows : {0, 1, 64, 65, 129, 193})
       for (const index_t k_rows : {0, 1, 95, 97, 128, 257}) {
         SCOPED_TRACE(std::to_string(dim) + ": " + std::to_string(q_rows) + " x " + std::to_string(k_rows));
-        const Problem p = problem_of({1, 1, 1, dim, dim}, DType::bf16, q_rows, k_rows,
-                                     (q_rows + k_rows) % 3 == 0 ? full_tiles(q_rows, k_rows)
-                                                                : causal_tiles(q_rows, k_rows));
+        const Problem p = problem_of(
+            {1, 1, 1, dim, dim}, DType::bf16, q_rows, k_rows,
+            (q_rows + k_rows) % 3 == 0 ? full_tiles(q_rows, k_rows) : causal_tiles(q_rows, k_rows));
         const Inputs in = random_inputs(p, 7);
         expect_accurate(run_cuda(p, in), p, in);
       }
