@@ -57,7 +57,7 @@ struct Turn {
   bool back;  // by the negative angle
 };
 
-// Scores in units of log2: slope * factor * (q k), `factor` a power of two with a sign, or 0.
+// Scores in units of log2: slope * factor * (q k), `factor` a power of two.
 struct Scores {
   float factor, slope;
 };

@@ -11,7 +11,8 @@ namespace ringattn::cuda {
 // softmax_scale * log2(e) is a power of two with a sign, which changes no bit of a mantissa, times a slope in
 // [1, 2), applied in fp32 to the difference of a score and the maximum: so scores carry no error but that of
 // summing, and equal scores have weight 1 exactly. fp32 queries are multiplied by the power when they are
-// loaded, as on the CPU; 16-bit ones could leave their range, so that their scores are.
+// loaded, as on the CPU; 16-bit ones could leave their range, so that only the sign, or 0, is: their scores
+// are multiplied by a power that is positive, and the largest product stays the largest score.
 struct Scaling {
   double query = 1;  // what loaded queries are multiplied by
   Scores scores{.factor = 1, .slope = 1};
@@ -21,8 +22,7 @@ struct Scaling {
 };
 
 inline Scaling scaling_of(double softmax_scale, DType dtype) {
-  if (softmax_scale == 0)
-    return dtype == DType::f32 ? Scaling{.query = 0} : Scaling{.scores = {.factor = 0, .slope = 1}};
+  if (softmax_scale == 0) return {.query = 0};
   int exponent = 0;
   const double mantissa = std::frexp(softmax_scale, &exponent);  // 1/2 <= |mantissa| < 1
   const double slope = std::fabs(mantissa) * std::numbers::log2e;
@@ -33,7 +33,8 @@ inline Scaling scaling_of(double softmax_scale, DType dtype) {
     scaling.query = power;
   } else {
     // Beyond 2^127 every score but 0 has all the weight or none, as with 2^127 itself.
-    scaling.scores.factor = static_cast<float>(std::clamp(power, -0x1p127, 0x1p127));
+    scaling.query = std::copysign(1.0, softmax_scale);
+    scaling.scores.factor = static_cast<float>(std::min(std::fabs(power), 0x1p127));
   }
   return scaling;
 }

@@ -1,0 +1,31 @@
+// Body of launch_attend_of, for the files that instantiate it.
+#pragma once
+#include "kernels/cuda/sm90_attend.h"
+#include "kernels/cuda/sm90_dispatch.h"
+#include "kernels/cuda/sm90_grid.h"
+#include "kernels/cuda/sm90_launches.h"
+#include "kernels/cuda/tensor_map.h"
+
+namespace ringattn::cuda::sm90 {
+
+template <class T, class S>
+void launch_attend_shape(const AttendParams& params, cudaStream_t stream) {
+  const DType dtype = dtype_of(T{});
+  const index_t all_heads_kv = params.all_heads / params.heads_a_kv;
+  const AttendArguments arguments{
+      .q = tensor_map(params.q, dtype, params.all_heads, params.head_dim, S::kRowsQ),
+      .k = tensor_map(params.k, dtype, all_heads_kv, params.head_dim, S::kKeys),
+      .v = tensor_map(params.v, dtype, all_heads_kv, params.dim_v, S::kKeys),
+      .a = params,
+      .section = heads_a_section(params.k, params.v, params.heads_a_kv, params.all_heads)};
+  start("attend", attend_kernel<T, S>, params.walk.count * params.all_heads, S::kThreads, kSharedBytes<S>,
+        arguments, stream);
+}
+
+template <class T>
+void launch_attend_of(const AttendParams& params, cudaStream_t stream) {
+  with_shape(params.head_dim, params.dim_v,
+             [&](auto shape) { launch_attend_shape<T, decltype(shape)>(params, stream); });
+}
+
+}  // namespace ringattn::cuda::sm90

@@ -1,0 +1,139 @@
+// Chapter 3: the softmax state of a consumer's rows. A thread of a warpgroup holds parts of two rows (index
+// h), g = lane / 4 and g + 8 of its warp's 16: columns 8 j + 2 (lane % 4) and the next of each, as wgmma
+// leaves its sums (ptx_wgmma.h). The four lanes of a row have all of it.
+#pragma once
+#include "kernels/cuda/params.h"
+#include "kernels/cuda/sm90_walk.h"
+
+namespace ringattn::cuda::sm90 {
+
+__device__ __forceinline__ int quad_lane() { return static_cast<int>(threadIdx.x % 4); }
+// The first of this thread's two rows among the 64 of its warpgroup.
+__device__ __forceinline__ int thread_row() {
+  return static_cast<int>(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
+}
+
+// o = sum_j p_j v_j and l = sum_j p_j with p_j = 2^(slope (s_j factor - m)); l is that of this thread's
+// columns and is added up over the four lanes at the end. m is the maximum of s_j factor, of all columns.
+template <int kDv>
+struct RowState {
+  float o[kDv / 2];
+  float m[2];
+  float l[2];
+};
+
+template <int kDv>
+__device__ __forceinline__ void load_state(RowState<kDv>& state, const AttendParams& a, index_t head,
+                                           index_t row) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const index_t at = head * a.o.rows + row + 8 * h;
+    const bool there = row + 8 * h < a.q_rows;
+    state.m[h] = there ? ptx::load_global(a.maximum + at) : -INFINITY;
+    state.l[h] = there && quad_lane() == 0 ? ptx::load_global(a.sum + at) : 0;
+    const float* const o = static_cast<const float*>(a.o.data) + at * a.o.stride;
+#pragma unroll
+    for (int j = 0; j < kDv / 8; ++j) {
+      const int e = 8 * j + 2 * quad_lane();
+      float2 pair{0, 0};
+      if (there && e < a.o.stride) pair = ptx::load_global(reinterpret_cast<const float2*>(o + e));
+      state.o[4 * j + 2 * h] = pair.x;
+      state.o[4 * j + 2 * h + 1] = pair.y;
+    }
+  }
+}
+
+template <int kDv>
+__device__ __forceinline__ void store_state(const RowState<kDv>& state, const AttendParams& a, index_t head,
+                                            index_t row) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float sum = state.l[h];
+    sum += ptx::shuffle_xor(sum, 1);
+    sum += ptx::shuffle_xor(sum, 2);
+    if (row + 8 * h >= a.q_rows) continue;
+    const index_t at = head * a.o.rows + row + 8 * h;
+    if (quad_lane() == 0) {
+      ptx::store_global(a.maximum + at, state.m[h]);
+      ptx::store_global(a.sum + at, sum);
+    }
+    float* const o = static_cast<float*>(a.o.data) + at * a.o.stride;
+#pragma unroll
+    for (int j = 0; j < kDv / 8; ++j) {
+      const int e = 8 * j + 2 * quad_lane();
+      if (e < a.o.stride)
+        ptx::store_global(reinterpret_cast<float2*>(o + e),
+                          float2{state.o[4 * j + 2 * h], state.o[4 * j + 2 * h + 1]});
+    }
+  }
+}
+
+// Hidden scores become -inf, so that what hidden keys hold is dropped.
+template <int kScores>
+__device__ __forceinline__ void hide(float (&s)[kScores], const Span (&seen)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    // From this thread's first column on, so that what is compared is known at compile time.
+    const Span span{seen[h].first - 2 * quad_lane(), seen[h].last - 2 * quad_lane()};
+#pragma unroll
+    for (int j = 0; j < kScores / 4; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (!span.has(8 * j + e)) s[4 * j + 2 * h + e] = -INFINITY;
+  }
+}
+
+// What is taken from scores in units of log2. The product is rounded the same way every time it is formed of
+// the same m, so that what was summed under one maximum and under the next fit together.
+__device__ __forceinline__ float base_of(float m, float slope) { return ptx::multiply(m, slope); }
+
+// Scores become weights and are added to l. shrink[h] is what all sums under the old maximum have to be
+// multiplied by: l has been, o has not, since a product may still be writing it. fmaxf does not see NaN,
+// which goes its way through exp2 into the row's l and o.
+template <int kDv, int kScores>
+__device__ __forceinline__ void soften(float (&s)[kScores], RowState<kDv>& state, float (&shrink)[2],
+                                       const Scores& scores) {
+  // Where the product is below all fp32, the scores are too small to matter, but 0 * -inf is NaN.
+  const float unit = fmaxf(scores.factor * scores.slope, 0x1p-149f);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float top = s[2 * h];
+#pragma unroll
+    for (int j = 0; j < kScores / 4; ++j) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+    top = fmaxf(top, ptx::shuffle_xor(top, 1));
+    top = fmaxf(top, ptx::shuffle_xor(top, 2));
+    const float now = fmaxf(state.m[h], top * scores.factor);
+    // A row that has seen nothing but -inf: taken from 0 instead, its weights are 2^-inf = 0, not NaN.
+    const float base = now == -INFINITY ? 0 : base_of(now, scores.slope);
+    shrink[h] = ptx::exp2_approx(base_of(state.m[h], scores.slope) - base);
+    state.m[h] = now;
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < kScores / 4; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = s[4 * j + 2 * h + e];
+        x = ptx::exp2_approx(fmaf(x, unit, -base));
+        sum += x;
+      }
+    state.l[h] = state.l[h] * shrink[h] + sum;
+  }
+}
+
+template <int kDv>
+__device__ __forceinline__ void rescale(RowState<kDv>& state, const float (&shrink)[2]) {
+#pragma unroll
+  for (int i = 0; i < kDv / 2; ++i) state.o[i] *= shrink[i / 2 % 2];
+}
+
+// Weights as the left operand of the next product: two neighbouring groups of four sums are the fragment of
+// 16 columns.
+template <class T, int kScores>
+__device__ __forceinline__ void to_operand(const float (&s)[kScores], std::uint32_t (&p)[kScores / 8][4]) {
+#pragma unroll
+  for (int step = 0; step < kScores / 8; ++step)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) p[step][i] = ptx::pack<T>(s[8 * step + 2 * i], s[8 * step + 2 * i + 1]);
+}
+
+}  // namespace ringattn::cuda::sm90
