@@ -16,7 +16,8 @@ DeviceRing ring_for(const Sharding& sharding, const RingOptions& options) {
   if (options.mode != Mode::overlap || options.isa != "auto")
     throw UsageError("the cases' ring on the harness has neither modes nor instruction sets");
   const auto all = carriers();
-  const auto number = static_cast<std::size_t>(sharding.ranks()) * 3 + static_cast<std::size_t>(sharding.q.kind());
+  const auto number =
+      static_cast<std::size_t>(sharding.ranks()) * 3 + static_cast<std::size_t>(sharding.q.kind());
   return {.carrier = all[number % all.size()],
           .mode = number / all.size() % 2 == 0 ? Mode::overlap : Mode::blocking,
           .seed = number};

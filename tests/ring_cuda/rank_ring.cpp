@@ -135,15 +135,14 @@ void RankRing::backward() {
   const SentCount before = comm_.sent();
   const Rotation q_rotation = rotation(sharding_.q, problem_.query_position(0)),
                  k_rotation = rotation(sharding_.k, 0);
-  const BackwardRows rows{.load_rows =
-                              [&](const Poll& poll) {
-                                kernel_->load_rows(device_.q, q_rotation, device_.dout, as_const(device_.out),
-                                                   as_const(device_.lse), poll);
-                              },
-                          .load_block =
-                              [&](std::span<std::byte> block) {
-                                kernel_->load_block(device_.k, device_.v, k_rotation, block);
-                              }};
+  const BackwardRows rows{
+      .load_rows =
+          [&](const Poll& poll) {
+            kernel_->load_rows(device_.q, q_rotation, device_.dout, as_const(device_.out),
+                               as_const(device_.lse), poll);
+          },
+      .load_block =
+          [&](std::span<std::byte> block) { kernel_->load_block(device_.k, device_.v, k_rotation, block); }};
   Timing timing;
   rows.load_block(own_block());
   const auto own = run_backward(plan_, *kernel_, comm_, slots_, rows, mode_, kPatience, timing);
