@@ -24,6 +24,7 @@ GradientAnswer run(const DeviceRing& ring, Pass pass, const Problem& problem, co
         for (int call = 0; call < ring.calls; ++call) {
           rank.forward();
           if (pass == Pass::backward) rank.backward();
+          rank.end_of_call();
         }
         rank.collect(answer);
       },

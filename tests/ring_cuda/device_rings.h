@@ -29,6 +29,9 @@ struct DeviceRing {
   std::uint64_t seed = 1;  // of the harness: when streams, blocks and threads have their turns
   std::string chapter = "auto";
   int calls = 1;  // each queued behind the one before, without waiting
+  // Work on the caller's stream makes the inputs just before a call, and spoils them just behind it: the
+  // library has to take its turn in that stream.
+  bool late_inputs = false;
 };
 // "nccl, overlap, seed 1, auto"
 std::string text(const DeviceRing& ring);

@@ -81,6 +81,7 @@ RankRing::RankRing(const RankThread& me, DeviceCommunicator& comm, const DeviceR
       problem_(problem),
       sharding_(sharding),
       mode_(ring.mode),
+      late_inputs_(ring.late_inputs),
       plan_(problem, sharding, me.rank),
       host_(problem, sharding, me.rank, in),
       host_inputs_(host_.input_bytes()),
@@ -93,6 +94,7 @@ RankRing::RankRing(const RankThread& me, DeviceCommunicator& comm, const DeviceR
                                me.stream)) {
   for (Buffer& slot : slots_.block) slot = kernel_->allocate(kernel_->block_bytes(sharding.k.max_rows()));
   poison(slots_.block);
+  end_of_call();
 }
 
 // Full of NaN: what an earlier call has left must not pass for anything.
@@ -116,7 +118,21 @@ void RankRing::expect_traffic(const SentCount& before, const Traffic& planned) c
   EXPECT_EQ(comm_.sent().messages - before.messages, planned.messages_sent);
 }
 
+void RankRing::make_inputs() {
+  const auto inputs = device_.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    on_stream(
+        me_.stream, inputs[i], simt::Access::write,
+        [from = host_inputs_[i]](std::span<std::byte> bytes) { std::ranges::copy(from, bytes.begin()); });
+}
+
+void RankRing::end_of_call() {
+  if (!late_inputs_) return;
+  for (const std::span<std::byte> bytes : device_.inputs()) write_poison(me_.stream, bytes);
+}
+
 void RankRing::forward() {
+  if (late_inputs_) make_inputs();
   const SentCount before = comm_.sent();
   Timing timing;
   kernel_->load_queries(device_.q, rotation(sharding_.q, problem_.query_position(0)));
@@ -158,7 +174,8 @@ void RankRing::collect(GradientAnswer& answer) {
   cudaStreamSynchronize(me_.stream);
   device_.read(host_);
   const auto now = host_.input_bytes();
-  for (std::size_t i = 0; i < 4; ++i)  // q, k, v and dout; out and lse are written by forward
+  for (std::size_t i = 0; i < 4 && !late_inputs_;
+       ++i)  // q, k, v and dout; out and lse are written by forward
     EXPECT_TRUE(now[i] == host_inputs_[i]) << "input " << i << " of rank " << me_.rank << " was overwritten";
   host_.collect(answer);
 }

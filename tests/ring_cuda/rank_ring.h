@@ -22,6 +22,10 @@ class DeviceTensors {
 
   // To the host, where `host` has them. What wrote them has to have ended.
   void read(const RankTensors& host) const;
+  // q, k, v and dout, which a call reads.
+  std::array<std::span<std::byte>, 4> inputs() const {
+    return {q_.bytes(), k_.bytes(), v_.bytes(), dout_.bytes()};
+  }
 
  private:
   DeviceBlock q_, k_, v_, dout_, out_, dq_, dk_, dv_, lse_;
@@ -32,9 +36,11 @@ class RankRing {
   RankRing(const RankThread& me, DeviceCommunicator& comm, const DeviceRing& ring, const Problem& problem,
            const Sharding& sharding, const Inputs& in);
 
-  // Both queue a whole call, and expect the traffic of the plan.
+  // Both queue a whole call, and expect the traffic of the plan. forward() is preceded by the work that makes
+  // the inputs, and end_of_call() queues what spoils them, if that is asked for.
   void forward();
   void backward();
+  void end_of_call();
   // Waits for the end of all that is queued, and writes this rank's rows.
   void collect(GradientAnswer& answer);
 
@@ -46,11 +52,14 @@ class RankRing {
   void poison(std::span<const Buffer> slots) const;
   void expect_traffic(const SentCount& before, const Traffic& planned) const;
 
+  void make_inputs();
+
   const RankThread& me_;
   DeviceCommunicator& comm_;
   const Problem& problem_;
   const Sharding& sharding_;
   Mode mode_;
+  bool late_inputs_;
   Plan plan_;
   RankTensors host_;
   std::vector<std::vector<std::byte>> host_inputs_;

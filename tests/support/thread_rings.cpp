@@ -12,6 +12,14 @@
 
 namespace ringattn::test {
 
+std::vector<RingShape> ring_shapes(const Problem&) {
+  std::vector<RingShape> shapes;
+  for (const int ranks : {1, 2, 3, 4, 5})
+    for (const LayoutKind layout : {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped})
+      shapes.push_back({ranks, layout});
+  return shapes;
+}
+
 void run_rank(const std::shared_ptr<Communicator>& comm, const Problem& problem, const Sharding& sharding,
               const RingOptions& options, const Inputs& in, Answer& answer) {
   const auto q_positions = sharding.q.positions(comm->rank()),
