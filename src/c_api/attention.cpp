@@ -72,29 +72,32 @@ void give_timing(const Timing& timing, ringattn_timing* out, std::size_t size) {
 
 ForwardCall forward_call(const ringattn_forward_args* callers, const Plan& plan) {
   const ringattn_forward_args args = read_struct(callers, "args", ringattn_forward_args{});
+  const MemorySpace space = space_of(args.space);
   return {.args = args,
-          .q = as_const(view_of(args.q, "q")),
-          .k = as_const(view_of(args.k, "k")),
-          .v = as_const(view_of(args.v, "v")),
-          .out = view_of(args.out, "out"),
-          .lse = view_of(args.lse),
+          .q = as_const(view_of(args.q, "q", space)),
+          .k = as_const(view_of(args.k, "k", space)),
+          .v = as_const(view_of(args.v, "v", space)),
+          .out = view_of(args.out, "out", space),
+          .lse = view_of(args.lse, space),
           .positions = positions_of(args.q_positions, args.k_positions, plan),
           .timing_size = timing_size_of(args.timing)};
 }
 
 BackwardCall backward_call(const ringattn_backward_args* callers, const Plan& plan) {
   const ringattn_backward_args args = read_struct(callers, "args", ringattn_backward_args{});
-  return {
-      .args = args,
-      .in = {.dout = as_const(view_of(args.dout, "dout")),
-             .q = as_const(view_of(args.q, "q")),
-             .k = as_const(view_of(args.k, "k")),
-             .v = as_const(view_of(args.v, "v")),
-             .out = as_const(view_of(args.out, "out")),
-             .lse = as_const(view_of(args.lse))},
-      .gradients = {.dq = view_of(args.dq, "dq"), .dk = view_of(args.dk, "dk"), .dv = view_of(args.dv, "dv")},
-      .positions = positions_of(args.q_positions, args.k_positions, plan),
-      .timing_size = timing_size_of(args.timing)};
+  const MemorySpace space = space_of(args.space);
+  return {.args = args,
+          .in = {.dout = as_const(view_of(args.dout, "dout", space)),
+                 .q = as_const(view_of(args.q, "q", space)),
+                 .k = as_const(view_of(args.k, "k", space)),
+                 .v = as_const(view_of(args.v, "v", space)),
+                 .out = as_const(view_of(args.out, "out", space)),
+                 .lse = as_const(view_of(args.lse, space))},
+          .gradients = {.dq = view_of(args.dq, "dq", space),
+                        .dk = view_of(args.dk, "dk", space),
+                        .dv = view_of(args.dv, "dv", space)},
+          .positions = positions_of(args.q_positions, args.k_positions, plan),
+          .timing_size = timing_size_of(args.timing)};
 }
 
 // How long the others may be waited for if the options themselves cannot be read.
@@ -122,8 +125,12 @@ ringattn_status ringattn_attention_create(ringattn_comm* comm, const ringattn_pr
                   .options = options_of(options)};
         });
     RingAttention ring(communicator, std::move(made.problem), made.sharding, made.options);
-    *attention = handle_of<ringattn_attention>(std::make_shared<AttentionObject>(
-        AttentionObject{communicator, std::move(ring), std::move(made.sharding), made.options.deadline}));
+    *attention = handle_of<ringattn_attention>(
+        std::make_shared<AttentionObject>(AttentionObject{.comm = communicator,
+                                                          .ring = std::move(ring),
+                                                          .sharding = std::move(made.sharding),
+                                                          .deadline = made.options.deadline,
+                                                          .backend = made.options.backend}));
   });
 }
 
@@ -149,6 +156,10 @@ ringattn_status ringattn_backward(ringattn_attention* attention, const ringattn_
   });
 }
 
+ringattn_status ringattn_settle(ringattn_attention* attention) {
+  return guarded([&] { object_of(attention, "attention")->ring.settle(); });
+}
+
 ringattn_status ringattn_attention_workspace(const ringattn_attention* attention, ringattn_workspace* out) {
   return guarded([&] {
     const auto object = object_of(attention, "attention");
@@ -160,8 +171,10 @@ ringattn_status ringattn_attention_workspace(const ringattn_attention* attention
 ringattn_status ringattn_attention_plan(const ringattn_attention* attention, ringattn_plan** plan) {
   return create(plan, "plan", [&] {
     const auto object = object_of(attention, "attention");
-    return PlanObject{
-        .problem = object->ring.problem(), .sharding = object->sharding, .plan = object->ring.plan()};
+    return PlanObject{.problem = object->ring.problem(),
+                      .sharding = object->sharding,
+                      .plan = object->ring.plan(),
+                      .backend = object->backend};
   });
 }
 

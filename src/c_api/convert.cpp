@@ -26,6 +26,9 @@ static_assert(RINGATTN_ROPE_NONE == int(Rope::Pairing::none) &&
 static_assert(RINGATTN_OVERLAP == int(Mode::overlap) && RINGATTN_BLOCKING == int(Mode::blocking) &&
               RINGATTN_COMPUTE_ONLY == int(Mode::compute_only) && RINGATTN_COMM_ONLY == int(Mode::comm_only));
 static_assert(RINGATTN_FORWARD == int(Pass::forward) && RINGATTN_BACKWARD == int(Pass::backward));
+static_assert(RINGATTN_CPU == int(Backend::cpu) && RINGATTN_CUDA == int(Backend::cuda));
+static_assert(RINGATTN_HOST_MEMORY == int(MemorySpace::host) &&
+              RINGATTN_CUDA_MEMORY == int(MemorySpace::cuda));
 static_assert(RINGATTN_UNBOUNDED == kUnbounded);
 
 // About 31 years: a point in time that far away still fits the clock.
@@ -53,7 +56,9 @@ ringattn_options default_options() {
           .deadline_ms = RingOptions{}.deadline.count(),
           .threads = 0,
           .mode = RINGATTN_OVERLAP,
-          .isa = nullptr};
+          .isa = nullptr,
+          .backend = RINGATTN_CPU,
+          .stream = nullptr};
 }
 
 DType dtype_of(ringattn_dtype dtype, const char* name) {
@@ -68,6 +73,15 @@ LayoutKind layout_kind_of(ringattn_layout_kind kind) {
 
 Pass pass_of(ringattn_pass pass) {
   return enum_of(pass, Pass::backward, "pass", "allowed are RINGATTN_FORWARD and RINGATTN_BACKWARD");
+}
+
+Backend backend_of(ringattn_backend backend, const char* name) {
+  return enum_of(backend, Backend::cuda, name, "allowed are RINGATTN_CPU and RINGATTN_CUDA");
+}
+
+MemorySpace space_of(ringattn_space space) {
+  return enum_of(space, MemorySpace::cuda, "args.space",
+                 "allowed are RINGATTN_HOST_MEMORY and RINGATTN_CUDA_MEMORY");
 }
 
 Problem problem_of(const ringattn_problem* callers, const Mask& mask) {
@@ -90,20 +104,26 @@ Problem problem_of(const ringattn_problem* callers, const Mask& mask) {
   return problem;
 }
 
+std::chrono::milliseconds milliseconds_of(const char* name, int64_t milliseconds) {
+  require_between(name, milliseconds, 1, kLongestDeadline);
+  return std::chrono::milliseconds(milliseconds);
+}
+
 RingOptions options_of(const ringattn_options* callers) {
   if (callers == nullptr) return {};
   const ringattn_options o = read_struct(callers, "options", default_options());
-  require_between("options.deadline_ms", o.deadline_ms, 1, kLongestDeadline);
   return {.threads = o.threads,
-          .deadline = std::chrono::milliseconds(o.deadline_ms),
+          .deadline = milliseconds_of("options.deadline_ms", o.deadline_ms),
           .mode = enum_of(o.mode, Mode::comm_only, "options.mode",
                           "allowed are RINGATTN_OVERLAP, RINGATTN_BLOCKING, RINGATTN_COMPUTE_ONLY and "
                           "RINGATTN_COMM_ONLY"),
-          .isa = o.isa == nullptr ? "auto" : o.isa};
+          .isa = o.isa == nullptr ? "auto" : o.isa,
+          .backend = backend_of(o.backend, "options.backend"),
+          .stream = o.stream};
 }
 
-TensorView view_of(const ringattn_tensor& tensor, const char* name) {
-  TensorView view{.data = tensor.data, .dtype = dtype_of(tensor.dtype, name)};
+TensorView view_of(const ringattn_tensor& tensor, const char* name, MemorySpace space) {
+  TensorView view{.data = tensor.data, .dtype = dtype_of(tensor.dtype, name), .space = space};
   std::ranges::copy(tensor.shape, view.shape.begin());
   std::ranges::copy(tensor.stride, view.stride.begin());
   return view;

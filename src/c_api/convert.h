@@ -19,16 +19,22 @@ ringattn_options default_options();
 DType dtype_of(ringattn_dtype dtype, const char* name);
 LayoutKind layout_kind_of(ringattn_layout_kind kind);
 Pass pass_of(ringattn_pass pass);
+Backend backend_of(ringattn_backend backend, const char* name);
+MemorySpace space_of(ringattn_space space);
 
 Problem problem_of(const ringattn_problem* problem, const Mask& mask);
+// Throws UsageError unless it is 1 to 10^12.
+std::chrono::milliseconds milliseconds_of(const char* name, int64_t milliseconds);
+
 // Null stands for the defaults.
 RingOptions options_of(const ringattn_options* options);
 
-TensorView view_of(const ringattn_tensor& tensor, const char* name);
-inline LseView view_of(const ringattn_lse& lse) {
+TensorView view_of(const ringattn_tensor& tensor, const char* name, MemorySpace space);
+inline LseView view_of(const ringattn_lse& lse, MemorySpace space) {
   return {.data = lse.data,
           .shape = {lse.shape[0], lse.shape[1], lse.shape[2]},
-          .stride = {lse.stride[0], lse.stride[1], lse.stride[2]}};
+          .stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
+          .space = space};
 }
 
 ringattn_workspace c_workspace(const Workspace& workspace);

@@ -16,6 +16,12 @@ namespace ringattn::c_api {
 // becomes the offset of the first field that was.
 template <class Struct>
 inline constexpr std::size_t kFirstSize = sizeof(Struct);
+template <>
+inline constexpr std::size_t kFirstSize<ringattn_options> = offsetof(ringattn_options, backend);
+template <>
+inline constexpr std::size_t kFirstSize<ringattn_forward_args> = offsetof(ringattn_forward_args, space);
+template <>
+inline constexpr std::size_t kFirstSize<ringattn_backward_args> = offsetof(ringattn_backward_args, space);
 
 // More than any of them will have: a struct_size beyond it was never set.
 inline constexpr std::size_t kLargestSize = 4096;

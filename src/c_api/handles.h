@@ -20,12 +20,14 @@ struct PlanObject {
   Problem problem;
   Sharding sharding;
   Plan plan;
+  Backend backend;
 };
 struct AttentionObject {
   std::shared_ptr<Communicator> comm;
   RingAttention ring;
   Sharding sharding;
   std::chrono::milliseconds deadline;
+  Backend backend;
 };
 
 enum class HandleKind : std::uint8_t { comm, mask, layout, plan, attention };

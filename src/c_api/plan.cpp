@@ -1,6 +1,5 @@
 #include "src/plan.h"
 
-#include "kernels/cpu/cpu.h"
 #include "src/c_api/convert.h"
 #include "src/c_api/growing_struct.h"
 #include "src/c_api/handles.h"
@@ -12,9 +11,9 @@ using namespace ringattn::c_api;
 namespace {
 
 ringattn_cost cost_of(const PlanObject& object, Pass pass) {
-  const HeadShape shape = object.problem.heads();
-  const auto block = [&](index_t rows) { return cpu_block_bytes(shape, object.problem.dtype, rows); };
-  const auto gradient = [&](index_t rows) { return cpu_gradient_bytes(shape, rows); };
+  const KernelConfig config{.shape = object.problem.heads(), .dtype = object.problem.dtype};
+  const auto block = [&](index_t rows) { return block_bytes(object.backend, config, rows); };
+  const auto gradient = [&](index_t rows) { return gradient_bytes(object.backend, config, rows); };
   const bool forward = pass == Pass::forward;
   const Traffic traffic =
       forward ? forward_traffic(object.plan, block) : backward_traffic(object.plan, block, gradient);
@@ -35,10 +34,19 @@ const Hop& hop_of(const Plan& plan, std::size_t index, const char* name) {
 
 ringattn_status ringattn_plan_create(const ringattn_problem* problem, const ringattn_mask* mask,
                                      const ringattn_layout* layout, int32_t rank, ringattn_plan** plan) {
+  return ringattn_plan_create_for(problem, mask, layout, rank, RINGATTN_CPU, plan);
+}
+
+ringattn_status ringattn_plan_create_for(const ringattn_problem* problem, const ringattn_mask* mask,
+                                         const ringattn_layout* layout, int32_t rank,
+                                         ringattn_backend backend, ringattn_plan** plan) {
   return create(plan, "plan", [&] {
     const Problem planned = problem_of(problem, *object_of(mask, "mask"));
     const Sharding sharding = *object_of(layout, "layout");
-    return PlanObject{.problem = planned, .sharding = sharding, .plan = Plan(planned, sharding, rank)};
+    return PlanObject{.problem = planned,
+                      .sharding = sharding,
+                      .plan = Plan(planned, sharding, rank),
+                      .backend = backend_of(backend, "backend")};
   });
 }
 
@@ -106,7 +114,7 @@ ringattn_status ringattn_plan_workspace(const ringattn_plan* plan, int32_t threa
     const std::size_t size = size_of_callers(out, "workspace");
     const int counted = thread_count({.threads = threads});
     write_struct(c_workspace(workspace(object->problem, object->sharding, object->plan.rank(), counted,
-                                       pass_of(pass))),
+                                       pass_of(pass), object->backend)),
                  out, size);
   });
 }

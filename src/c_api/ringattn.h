@@ -1,5 +1,7 @@
 /* The C interface of ringattn: exact attention over a sequence that is spread over the ranks of a ring.
- * C99, no header of MPI or of an accelerator; ringattn_mpi.h adds the communicator over MPI.
+ * C99, no header of MPI or of an accelerator; ringattn_mpi.h adds the communicator over MPI. Streams and
+ * communicators of CUDA and NCCL are void*. The header is the same in every build; one without CUDA or NCCL
+ * answers what needs them with RINGATTN_DEVICE and the reason.
  *
  * Functions return a status. On an error, ringattn_last_error() says what was wrong, by name and value;
  * no C++ exception leaves the library, and nothing but the outputs named here is written.
@@ -66,6 +68,22 @@ ringattn_status ringattn_comm_create_self(ringattn_comm** comm);
 /* `size` ranks as threads of this process: fills comms[0 .. size), where comms[r] is for the thread of rank
  * r. */
 ringattn_status ringattn_comm_create_threads(int32_t size, ringattn_comm** comms);
+/* Collective: communicators whose blocks lie in the memory of NVIDIA GPUs, made from one of the host, which
+ * carries agreements and errors and may be destroyed once they are there. stream: the cudaStream_t of the
+ * attention that will use it, not null (that of the default stream is cudaStreamLegacy); its device is
+ * current, here and in every call. Arguments are wrong on every rank or on none: a rank that is refused
+ * cannot tell the others, which then fail at their deadline.
+ *
+ * NCCL. nccl_comm: an ncclComm_t of the caller with the same ranks in the same order, which is left alone
+ * (one of our own is split off it), or null: one is made over `host`. patience_ms: longest that making it,
+ * connecting to a peer and ending may take, 1 to 10^12. */
+ringattn_status ringattn_comm_create_nccl(ringattn_comm* host, void* stream, void* nccl_comm,
+                                          int64_t patience_ms, ringattn_comm** comm);
+/* By way of pinned host memory and `host`, MPI say. */
+ringattn_status ringattn_comm_create_staged(ringattn_comm* host, void* stream, ringattn_comm** comm);
+/* Ranks that are threads of this process (`threads` is of ringattn_comm_create_threads), with a device each
+ * or several on one. */
+ringattn_status ringattn_comm_create_device_ranks(ringattn_comm* threads, void* stream, ringattn_comm** comm);
 ringattn_status ringattn_comm_rank(const ringattn_comm* comm, int32_t* rank);
 ringattn_status ringattn_comm_size(const ringattn_comm* comm, int32_t* size);
 /* Tells every rank that this one cannot go on. self and threads: operations that wait, and all later ones,
@@ -173,12 +191,23 @@ enum {
   RINGATTN_COMPUTE_ONLY = 2, /* for measurements: no transfers, wrong numbers */
   RINGATTN_COMM_ONLY = 3     /* for measurements: no arithmetic, wrong numbers */
 };
+typedef int32_t ringattn_backend;
+enum {
+  RINGATTN_CPU = 0,
+  RINGATTN_CUDA = 1 /* NVIDIA GPUs */
+};
 typedef struct ringattn_options {
   size_t struct_size;
   int64_t deadline_ms; /* 300000; longest that one wait for a peer may take, 1 to 10^12 */
   int32_t threads;     /* 0 = every CPU this rank may run on */
   ringattn_mode mode;  /* RINGATTN_OVERLAP */
-  const char* isa;     /* null = the best instruction set this machine runs; else its name, e.g. "AVX2" */
+  const char* isa;     /* null = the best instruction set this machine runs; else its name, e.g. "AVX2". With
+                        * RINGATTN_CUDA kernels: "plain", "sm_80", "sm_90a" */
+  /* added after the first release, so an older caller does not have it */
+  ringattn_backend backend; /* RINGATTN_CPU. RINGATTN_CUDA: tensors are device memory, and the communicator is
+                             * one of device memory on the same stream, or any of one rank */
+  void* stream;             /* null; with RINGATTN_CUDA a cudaStream_t of the current device, which outlives
+                             * the attention */
 } ringattn_options;
 ringattn_status ringattn_options_init(ringattn_options* options, size_t struct_size);
 
@@ -212,6 +241,10 @@ typedef struct ringattn_workspace {
 
 ringattn_status ringattn_plan_create(const ringattn_problem* problem, const ringattn_mask* mask,
                                      const ringattn_layout* layout, int32_t rank, ringattn_plan** plan);
+/* The same for a backend, which decides how many bytes a block has and what a rank holds. */
+ringattn_status ringattn_plan_create_for(const ringattn_problem* problem, const ringattn_mask* mask,
+                                         const ringattn_layout* layout, int32_t rank,
+                                         ringattn_backend backend, ringattn_plan** plan);
 /* Rows of this rank's shards. */
 ringattn_status ringattn_plan_rows(const ringattn_plan* plan, ringattn_side side, int64_t* rows);
 ringattn_status ringattn_plan_pairs(const ringattn_plan* plan, int64_t* pairs); /* over all hops, one head */
@@ -247,7 +280,12 @@ ringattn_tensor ringattn_tensor_dense(void* data, ringattn_dtype dtype, int64_t 
                                       int64_t heads, int64_t dim);
 ringattn_lse ringattn_lse_dense(float* data, int64_t batch, int64_t num_heads, int64_t rows);
 
-/* Where the time of a call went on this rank, in seconds. */
+/* Where tensors lie. */
+typedef int32_t ringattn_space;
+enum { RINGATTN_HOST_MEMORY = 0, RINGATTN_CUDA_MEMORY = 1 };
+
+/* Where the time of a call went on this rank, in seconds: of its host. Work of a GPU is queued in that time
+ * and runs later; what it takes lies between two events that the caller records on the stream. */
 typedef struct ringattn_timing {
   size_t struct_size;
   double load;    /* rotating and packing */
@@ -272,9 +310,13 @@ typedef struct ringattn_forward_args {
   const int64_t* q_positions; /* null, or the caller's RoPE positions of this rank's rows */
   const int64_t* k_positions;
   ringattn_timing* timing; /* null, or written; its struct_size is set by the caller */
+  /* added after the first release, so an older caller does not have it */
+  ringattn_space space; /* RINGATTN_HOST_MEMORY; of all tensors and lse. Positions are always the host's */
 } ringattn_forward_args;
 ringattn_status ringattn_forward_args_init(ringattn_forward_args* args, size_t struct_size);
-/* Collective. args is only read. The same input, ranks and layout give the same bits. */
+/* Collective. args is only read. The same input, ranks and layout give the same bits. With RINGATTN_CUDA it
+ * returns when the work is in the stream: inputs may still be under way there, and are to stay what they are,
+ * and outputs are there, when the stream has passed the call. */
 ringattn_status ringattn_forward(ringattn_attention* attention, const ringattn_forward_args* args);
 
 typedef struct ringattn_backward_args {
@@ -286,10 +328,16 @@ typedef struct ringattn_backward_args {
   const int64_t* q_positions;   /* as in forward */
   const int64_t* k_positions;
   ringattn_timing* timing;
+  /* added after the first release, so an older caller does not have it */
+  ringattn_space space; /* as in forward */
 } ringattn_backward_args;
 ringattn_status ringattn_backward_args_init(ringattn_backward_args* args, size_t struct_size);
 /* Collective. The first call allocates what backward needs, see ringattn_plan_workspace. */
 ringattn_status ringattn_backward(ringattn_attention* attention, const ringattn_backward_args* args);
+
+/* Waits on the host until everything that was queued on the stream has ended, as long as deadline_ms; tells
+ * errors of the device and of peers. Not collective. With RINGATTN_CPU nothing is left to wait for. */
+ringattn_status ringattn_settle(ringattn_attention* attention);
 
 /* What it holds now. */
 ringattn_status ringattn_attention_workspace(const ringattn_attention* attention,
@@ -297,7 +345,8 @@ ringattn_status ringattn_attention_workspace(const ringattn_attention* attention
 /* This rank's plan, as a handle of its own. */
 ringattn_status ringattn_attention_plan(const ringattn_attention* attention, ringattn_plan** plan);
 ringattn_status ringattn_attention_threads(const ringattn_attention* attention, int32_t* threads);
-/* The kernel's name, "cpu/AVX3": written with its NUL, or RINGATTN_USAGE if `capacity` is too small. */
+/* The kernel's name, "cpu/AVX3" or "cuda/plain": written with its NUL, or RINGATTN_USAGE if `capacity` is too
+ * small. */
 ringattn_status ringattn_attention_backend(const ringattn_attention* attention, char* name, size_t capacity);
 /* Not collective. */
 ringattn_status ringattn_attention_destroy(ringattn_attention* attention);
