@@ -1,10 +1,13 @@
 #include "tests/ring_cuda/device_rings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/device_ranks.h"
+#include "comm/mpi_device.h"
 #include "comm/nccl.h"
 #include "comm/staged.h"
+#include "tests/comm_cuda/device_memory_only.h"
 #include "tests/ring_cuda/rank_ring.h"
 #include "tests/simt/config.h"
 
@@ -39,6 +42,15 @@ std::vector<Carrier> carriers() {
   return {{"nccl", [](RankThread& me) { return make_nccl_communicator(me.host, me.stream); }},
           // Chunks of which a block has several, and none divides one.
           {"staged", [](RankThread& me) { return make_staged(me.host, me.stream, {.chunk_bytes = 1000}); }},
+          // As MPI with support for devices; on the harness threads can carry device memory.
+          {"direct",
+           [](RankThread& me) {
+             const auto host = make_device_memory_watch(me.host, std::make_shared<BlockCount>());
+             return make_mpi_device(
+                        [&, first = true]() mutable { return std::exchange(first, false) ? host : me.aside; },
+                        me.stream, {.claimed = true})
+                 .comm;
+           }},
           {"device_ranks", ranks},
           {"one_device", ranks, Devices::shared}};
 }

@@ -16,7 +16,7 @@ struct Carrier {
   MakeDeviceCommunicator make;
   Devices devices = Devices::own;
 };
-// "nccl", "staged", "device_ranks", "one_device": all that comm/ has.
+// "nccl", "staged", "direct", "device_ranks", "one_device": all that comm/ has.
 std::vector<Carrier> carriers();
 
 // What the kernels of this build are asked for by name (KernelConfig::isa), from the plainest on.

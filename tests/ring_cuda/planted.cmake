@@ -5,7 +5,7 @@ target_link_libraries(ringattn_ring_planted_main PUBLIC ringattn_device_rings GT
 
 add_executable(ring_cuda_planted_none)
 target_link_libraries(ring_cuda_planted_none PRIVATE ringattn_ring_planted_main ${harness})
-foreach(carrier nccl staged device_ranks one_device)
+foreach(carrier nccl staged direct device_ranks one_device)
   add_test(NAME ring_cuda_planted.nothing_in_${carrier} COMMAND ring_cuda_planted_none ${carrier} nothing)
   set_tests_properties(ring_cuda_planted.nothing_in_${carrier} PROPERTIES TIMEOUT 120 LABELS in_process)
 endforeach()
@@ -81,3 +81,5 @@ plant_in_ring(copy_to_the_host_too_early staged race comm/staged.cpp
   "    ready.hold_back(end_->down.get());" "")
 plant_in_ring(stream_goes_on_before_the_last_chunk staged race comm/staged.cpp
   "    landed_->hold_back(end_->compute);" "")
+plant_in_ring(block_given_to_mpi_before_it_is_complete direct race comm/mpi_device.cpp
+  "if (!ready_.passed()) return false;" "")
