@@ -9,6 +9,7 @@
 #include "tests/comm/ring_checks.h"
 #include "tests/comm_cuda/device_checks.h"
 #include "tests/comm_cuda/device_memory_only.h"
+#include "tests/comm_cuda/stream_work.h"
 
 namespace ringattn::test {
 namespace {

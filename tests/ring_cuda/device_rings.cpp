@@ -7,9 +7,12 @@
 #include "comm/mpi_device.h"
 #include "comm/nccl.h"
 #include "comm/staged.h"
+#include "kernels/cuda/cuda.h"
+#include "src/error.h"
 #include "tests/comm_cuda/device_memory_only.h"
 #include "tests/ring_cuda/rank_ring.h"
 #include "tests/simt/config.h"
+#include "tests/simt/run_kernel.h"
 
 namespace ringattn::test {
 namespace {
@@ -23,13 +26,18 @@ GradientAnswer run(const DeviceRing& ring, Pass pass, const Problem& problem, co
       sharding.ranks(),
       [&](RankThread& me) {
         const auto comm = ring.carrier.make(me);
-        RankRing rank(me, *comm, ring, problem, sharding, in);
-        for (int call = 0; call < ring.calls; ++call) {
-          rank.forward();
-          if (pass == Pass::backward) rank.backward();
-          rank.end_of_call();
+        try {
+          RankRing rank(me, *comm, ring, problem, sharding, in);
+          for (int call = 0; call < ring.calls; ++call) {
+            rank.forward();
+            if (pass == Pass::backward) rank.backward();
+            rank.end_of_call();
+          }
+          rank.collect(answer);
+        } catch (const std::exception& error) {  // nobody waits for this rank
+          comm->abort(1, error.what());
+          throw;
         }
-        rank.collect(answer);
       },
       ring.carrier.devices);
   return answer;
@@ -55,7 +63,25 @@ std::vector<Carrier> carriers() {
           {"one_device", ranks, Devices::shared}};
 }
 
-std::vector<std::string> chapters() { return {"auto"}; }
+std::vector<std::string> chapters(const Problem& problem) {
+  const simt::StreamOwner stream;
+  std::vector<std::string> taken;
+  for (const char* const chapter : {"plain", "sm_80", "sm_90a"}) {
+    try {
+      (void)make_cuda_kernel({.shape = problem.heads(),
+                              .dtype = problem.dtype,
+                              .softmax_scale = problem.scale(),
+                              .q_rows = 1,
+                              .isa = chapter},
+                             stream);
+      taken.emplace_back(chapter);
+    } catch (const UsageError&) {
+    } catch (const DeviceError&) {
+    }
+  }
+  cudaStreamSynchronize(stream);
+  return taken;
+}
 
 std::string text(const DeviceRing& ring) {
   return ring.carrier.name + ", " + std::string(name_of(ring.mode)) + ", seed " + std::to_string(ring.seed) +

@@ -19,8 +19,9 @@ struct Carrier {
 // "nccl", "staged", "direct", "device_ranks", "one_device": all that comm/ has.
 std::vector<Carrier> carriers();
 
-// What the kernels of this build are asked for by name (KernelConfig::isa), from the plainest on.
-std::vector<std::string> chapters();
+// The chapters of kernels/cuda (KernelConfig::isa) that take this problem, from the plainest on: "plain", and
+// those of the tensor cores where this build has them. What they refuse is for tests/cuda to judge.
+std::vector<std::string> chapters(const Problem& problem);
 
 // How a problem is run: nothing of it may change a bit of the answer, but for the chapter.
 struct DeviceRing {

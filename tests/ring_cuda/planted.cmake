@@ -23,7 +23,7 @@ function(plant_in_ring name carrier expected file old new)
   set(copy ${CMAKE_CURRENT_BINARY_DIR}/planted/${name}/${base})
   file(GENERATE OUTPUT ${copy} CONTENT "${planted}")
   # Objects of the same file stay out. The copy's own come first, so the library's are not asked for.
-  string(REPLACE "." "[.]" pattern "/${file}[.]o$")
+  string(REPLACE "." "[.]" pattern "/${file}.o$")
   add_executable(ring_cuda_planted_${name} ${copy}
     $<FILTER:$<TARGET_OBJECTS:ringattn_cuda_on_harness>,EXCLUDE,${pattern}>)
   get_target_property(comm ringattn_comm_simt INTERFACE_SOURCES)
