@@ -1,5 +1,6 @@
-// In place of staged.cpp and device_ranks.cpp in a build without CUDA.
+// In place of staged.cpp, device_ranks.cpp and mpi_device.cpp in a build without CUDA.
 #include "comm/device_ranks.h"
+#include "comm/mpi_device.h"
 #include "comm/staged.h"
 #include "src/error.h"
 
@@ -19,6 +20,11 @@ std::unique_ptr<DeviceCommunicator> make_staged(std::shared_ptr<Communicator>, v
 
 std::unique_ptr<DeviceCommunicator> make_device_ranks(std::shared_ptr<Communicator>, void*) {
   refuse("make_device_ranks");
+}
+
+MpiDevice make_mpi_device(const std::function<std::shared_ptr<Communicator>()>&, void*,
+                          const MpiDeviceOptions&) {
+  refuse("make_mpi_device");
 }
 
 }  // namespace ringattn

@@ -152,6 +152,7 @@ class CudaKernel final : public Kernel {
                         .lse = lse.data,
                         .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
                         .to = row_numbers(),
+                        .log2e = scaling_.log2e,
                         .stride = layout_.numbers.rows,
                         .rows = config_.q_rows,
                         .heads = shape_.num_heads,

@@ -110,6 +110,7 @@ struct RowNumbersParams {
   const float* lse;
   index_t lse_stride[3];
   RowNumbers to;
+  double log2e;    // what lse is multiplied by, see Scaling
   index_t stride;  // rows of a head there
   index_t rows, heads, all_heads;
   int dim_v;

@@ -86,15 +86,14 @@ __global__ void __launch_bounds__(kThreads) row_numbers_kernel(RowNumbersParams 
              static_cast<double>(widen(ptx::load_global(out + e)));
   for (int bits = 1; bits < kWarpSize; bits *= 2) delta += ptx::shuffle_xor(delta, bits);
   if (lane_index() != 0) return;
-  constexpr double kLog2E = 1.442695040888963407360;
   const double lse = static_cast<double>(
       ptx::load_global(a.lse + batch * a.lse_stride[0] + head * a.lse_stride[1] + row * a.lse_stride[2]));
-  const auto high = static_cast<float>(lse * kLog2E);
+  const auto high = static_cast<float>(lse * a.log2e);
   const index_t at = all_head * a.stride + row;
   ptx::store_global(a.to.high + at, high);
   // Of infinity nothing remains but NaN.
   ptx::store_global(a.to.low + at,
-                    isinf(high) ? 0.0f : static_cast<float>(lse * kLog2E - static_cast<double>(high)));
+                    isinf(high) ? 0.0f : static_cast<float>(lse * a.log2e - static_cast<double>(high)));
   ptx::store_global(a.to.delta + at, static_cast<float>(delta));
 }
 

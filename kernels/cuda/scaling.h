@@ -16,6 +16,10 @@ namespace ringattn::cuda {
 struct Scaling {
   double query = 1;  // what loaded queries are multiplied by
   Scores scores{.factor = 1, .slope = 1};
+  // log2(e) with the relative error that the slope has by its rounding, up to 2^-24. Backward subtracts lse
+  // times this from slope times score: then the error is one of the difference, and not of two numbers that
+  // may be 20,000 (case A40).
+  double log2e = std::numbers::log2e;
 
   // What remains to be multiplied to the sums of dK, which are formed with loaded queries.
   double rest(double softmax_scale) const { return softmax_scale == 0 ? 0 : softmax_scale / query; }
@@ -29,6 +33,7 @@ inline Scaling scaling_of(double softmax_scale, DType dtype) {
   const int shift = slope < 1 ? -1 : 0;
   const double power = std::copysign(std::ldexp(1.0, exponent + shift), softmax_scale);
   Scaling scaling{.scores = {.factor = 1, .slope = static_cast<float>(std::ldexp(slope, -shift))}};
+  scaling.log2e *= static_cast<double>(scaling.scores.slope) / std::ldexp(slope, -shift);
   if (dtype == DType::f32) {
     scaling.query = power;
   } else {

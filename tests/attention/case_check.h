@@ -33,12 +33,9 @@ inline void expect_rows(const Answer& got, const Expected& expected, const std::
 }
 
 template <class Check>
-void on_every_ring(const Problem& problem, const Inputs& in, const Check& check,
-                   std::vector<int> ranks = {1, 2, 3, 4, 5}) {
-  for (const int p : ranks)
-    for (const LayoutKind layout : kLayouts)
-      check(run_threads(problem, layout, p, in),
-            std::to_string(p) + " ranks, " + std::string(name_of(layout)));
+void on_every_ring(const Problem& problem, const Inputs& in, const Check& check) {
+  for (const RingShape& shape : ring_shapes(problem))
+    check(run_threads(problem, shape.layout, shape.ranks, in), text(shape));
 }
 
 inline void expect_case(const Problem& problem, const Inputs& in, const Expected& expected) {

@@ -15,10 +15,8 @@ constexpr double kTolerance = 1e-4;  // cases.md section 0: fp32 gradients
 
 template <class Check>
 void on_every_gradient_ring(const Problem& problem, const Inputs& in, const Check& check) {
-  for (const int ranks : {1, 2, 3, 4, 5})
-    for (const LayoutKind layout : kLayouts)
-      check(run_threads_gradients(problem, layout, ranks, in),
-            std::to_string(ranks) + " ranks, " + std::string(name_of(layout)));
+  for (const RingShape& shape : ring_shapes(problem))
+    check(run_threads_gradients(problem, shape.layout, shape.ranks, in), text(shape));
 }
 
 // Elements from (row, head, 0) on.
@@ -66,6 +64,22 @@ TEST(GradientCases, A9_causal_mask) {
         expect_sums(got.dv, -7.546875, 39.030320102804, where);
         expect_sums(got.dq, sum_of(got.dq), 10.012187107371, where);
       });
+}
+
+// More queries than keys: rows 0 to 2 see nothing, and have no part in anything.
+TEST(GradientCases, A8_rows_that_see_nothing) {
+  const Problem problem{.shape = {.head_dim = 2, .head_dim_v = 1}, .mask = Mask::causal(5, 2)};
+  Inputs in = case_inputs(problem);
+  in.v.data = {10, 20};
+  std::ranges::fill(in.dout.data, 1.0);
+  on_every_gradient_ring(problem, in, [](const GradientAnswer& got, const std::string& where) {
+    for (std::size_t e = 0; e < 8; ++e) EXPECT_EQ(got.dq.data[e], 0) << e << ", " << where;
+    expect_row(got.dq, 4, 0, {-1.285528702, 1.915175414}, where);
+    expect_row(got.dk, 0, 0, {0.970705347, 1.600352058}, where);
+    expect_row(got.dk, 1, 0, {-0.970705347, -1.600352058}, where);
+    EXPECT_NEAR(got.dv.data[0], 1.612006049, 1e-6) << where;
+    EXPECT_NEAR(got.dv.data[1], 0.387993951, 1e-6) << where;
+  });
 }
 
 // A3 test 1 with dout = 1: row i gives each of its i + 1 keys 1 / (i + 1), so dv[j] is a tail of the harmonic

@@ -1,8 +1,9 @@
-// comm/staged and comm/device_ranks when a peer stalls or sends something else.
+// comm/staged, comm/mpi_device and comm/device_ranks when a peer stalls or sends something else.
 #include <gtest/gtest.h>
 
 #include "comm/device_ranks.h"
 #include "comm/last_words.h"
+#include "comm/mpi_device.h"
 #include "comm/staged.h"
 #include "src/error.h"
 #include "tests/comm/ring_checks.h"
@@ -16,6 +17,11 @@ using std::chrono::milliseconds;
 
 std::unique_ptr<DeviceCommunicator> staged(RankThread& me) {
   return make_staged(me.host, me.stream, {.chunk_bytes = 1000});
+}
+std::unique_ptr<DeviceCommunicator> direct(RankThread& me) {
+  return make_mpi_device([&, calls = 0]() mutable { return calls++ == 0 ? me.host : me.aside; }, me.stream,
+                         {.claimed = true})
+      .comm;
 }
 std::unique_ptr<DeviceCommunicator> device_ranks(RankThread& me) {
   return make_device_ranks(me.host, me.stream);
@@ -109,8 +115,11 @@ TEST_P(HostDriven, AbortIsHeardByAPeerThatWaits) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Carriers, HostDriven, testing::Values(&staged, &device_ranks),
-                         [](const auto& tested) { return tested.index == 0 ? "staged" : "device_ranks"; });
+INSTANTIATE_TEST_SUITE_P(Carriers, HostDriven, testing::Values(&staged, &direct, &device_ranks),
+                         [](const auto& tested) {
+                           const char* const names[] = {"staged", "direct", "device_ranks"};
+                           return std::string(names[tested.index]);
+                         });
 
 TEST(Staged, RefusesOptionsOutOfRange) {
   on_ranks(1, [](RankThread& me) {

@@ -3,7 +3,7 @@
 add_library(ringattn_comm_planted_main OBJECT planted.cpp)
 target_link_libraries(ringattn_comm_planted_main PUBLIC ringattn_comm_cuda_checks)
 
-foreach(carrier nccl staged device_ranks)
+foreach(carrier nccl staged direct device_ranks)
   if(NOT TARGET comm_cuda_planted_none)
     add_executable(comm_cuda_planted_none)
     target_link_libraries(comm_cuda_planted_none PRIVATE ringattn_comm_planted_main ringattn_comm_simt)
@@ -65,3 +65,5 @@ plant(chunk_sent_before_it_is_there staged something staged.cpp
   [[    if (c < out_.count() && !out.copied.passed()) return false;]] "")
 plant(buffer_filled_before_it_is_empty staged something staged.cpp
   [[    if (c < in_.count() && !in.copied.passed()) return false;]] "")
+plant(block_given_to_mpi_before_it_is_complete direct race mpi_device.cpp
+  [[if (!ready_.passed()) return false;]] "")

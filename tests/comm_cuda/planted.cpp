@@ -1,6 +1,6 @@
 // Runs a ring over sources with a planted fault, and says whether the harness finds it in every seed:
-//   planted CARRIER EXPECTED, where CARRIER is nccl, staged or device_ranks and EXPECTED is the kind of
-//   fault,
+//   planted CARRIER EXPECTED, where CARRIER is nccl, staged, direct or device_ranks and EXPECTED is the kind
+//   of fault,
 // "wrong bytes", or "nothing" for the sources as they are.
 #include <array>
 #include <cstdio>
@@ -8,8 +8,10 @@
 
 #include "comm/device_ranks.h"
 #include "comm/last_words.h"
+#include "comm/mpi_device.h"
 #include "comm/nccl.h"
 #include "comm/staged.h"
+#include "tests/comm_cuda/device_memory_only.h"
 #include "tests/comm_cuda/rank_threads.h"
 #include "tests/comm_cuda/stream_work.h"
 #include "tests/simt/config.h"
@@ -24,6 +26,12 @@ std::unique_ptr<DeviceCommunicator> make(const std::string& carrier, RankThread&
   using std::chrono::milliseconds;
   if (carrier == "nccl") return make_nccl_communicator(me.host, me.stream, {.patience = milliseconds(50)});
   if (carrier == "staged") return make_staged(me.host, me.stream, {.chunk_bytes = 500});
+  if (carrier == "direct") {
+    const auto host = make_device_memory_watch(me.host, std::make_shared<BlockCount>());
+    return make_mpi_device([&, calls = 0]() mutable { return calls++ == 0 ? host : me.aside; }, me.stream,
+                           {.claimed = true})
+        .comm;
+  }
   return make_device_ranks(me.host, me.stream);
 }
 

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "comm/device_ranks.h"
+#include "comm/mpi_device.h"
 #include "comm/nccl.h"
 #include "comm/staged.h"
 #include "tests/comm_cuda/device_checks.h"
+#include "tests/comm_cuda/device_memory_only.h"
 #include "tests/simt/config.h"
 #include "tests/simt/nccl.h"
 
@@ -27,6 +29,14 @@ std::unique_ptr<DeviceCommunicator> staged(RankThread& me) {
 }
 std::unique_ptr<DeviceCommunicator> device_ranks(RankThread& me) {
   return make_device_ranks(me.host, me.stream);
+}
+// What an MPI with support for devices is given; the watch sees to it that it is device memory, in its turn.
+std::unique_ptr<DeviceCommunicator> direct(RankThread& me) {
+  const auto host = make_device_memory_watch(me.host, std::make_shared<BlockCount>());
+  return make_mpi_device(
+             [&, first = true]() mutable { return std::exchange(first, false) ? host : me.aside; }, me.stream,
+             {.claimed = true})
+      .comm;
 }
 
 class DeviceRing : public testing::TestWithParam<std::tuple<Carrier, int>> {
@@ -55,7 +65,7 @@ TEST_P(DeviceRing, RefusalsChangeNothing) { run(check_device_refusals); }
 INSTANTIATE_TEST_SUITE_P(
     Carriers, DeviceRing,
     testing::Combine(testing::Values(Carrier{"nccl", nccl}, Carrier{"staged", staged},
-                                     Carrier{"device_ranks", device_ranks},
+                                     Carrier{"direct", direct}, Carrier{"device_ranks", device_ranks},
                                      Carrier{"one_device", device_ranks, Devices::shared}),
                      testing::Range(1, 6)),
     [](const auto& info) {

@@ -37,8 +37,8 @@ inline void draw_guard(unsigned char* p, std::size_t n) {
 }
 inline bool guard_intact([[maybe_unused]] const unsigned char* p, [[maybe_unused]] std::size_t n) {
 #ifndef SIMT_ADDRESS_SANITIZER
-  for (std::size_t i = 0; i < n; ++i)
-    if (p[i] != kCanary) return false;
+  // Every byte equals the one before it: memcmp looks at many at once.
+  if (n > 0 && (p[0] != kCanary || std::memcmp(p, p + 1, n - 1) != 0)) return false;
 #endif
   return true;
 }

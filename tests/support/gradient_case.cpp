@@ -1,12 +1,9 @@
 #include "tests/support/gradient_case.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "comm/threads.h"
 #include "kernels/reference/attention.h"
 #include "tests/support/narrow.h"
 
@@ -117,27 +114,6 @@ GradientAnswer oracle_gradients(const Problem& p, const Inputs& in, const Visibl
 
 GradientAnswer naive_gradients(const Problem& p, const Inputs& in, const Visible& visible) {
   return naive_both(p, in, visible).sums;
-}
-
-void run_rank_gradients(const std::shared_ptr<Communicator>& comm, const Problem& problem,
-                        const Sharding& sharding, const RingOptions& options, const Inputs& in,
-                        GradientAnswer& answer) {
-  RankTensors mine(problem, sharding, comm->rank(), in);
-  RingAttention ring(comm, problem, sharding, options);
-  mine.forward(ring);
-  const auto before = mine.input_bytes();
-  mine.backward(ring);
-  EXPECT_TRUE(mine.input_bytes() == before) << "backward wrote one of its inputs on rank " << comm->rank();
-  mine.collect(answer);
-}
-
-GradientAnswer run_threads_gradients(const Problem& problem, const Sharding& sharding, const Inputs& in,
-                                     const RingOptions& options) {
-  GradientAnswer answer = empty_gradients(problem);
-  run_thread_ranks(sharding.ranks(), [&](const std::shared_ptr<Communicator>& comm) {
-    run_rank_gradients(comm, problem, sharding, options, in, answer);
-  });
-  return answer;
 }
 
 bool same_gradients(const GradientAnswer& a, const GradientAnswer& b) {

@@ -6,7 +6,6 @@
 #include <limits>
 #include <random>
 
-#include "comm/threads.h"
 #include "kernels/reference/attention.h"
 #include "tests/support/narrow.h"
 
@@ -189,49 +188,6 @@ Answer empty_answer(const Problem& p) {
   return {Tensor(out_shape(p), poison),
           std::vector<double>(static_cast<std::size_t>(p.shape.batch * p.shape.num_heads * p.seqlen_q()),
                               poison)};
-}
-
-void run_rank(const std::shared_ptr<Communicator>& comm, const Problem& problem, const Sharding& sharding,
-              const RingOptions& options, const Inputs& in, Answer& answer) {
-  const auto q_positions = sharding.q.positions(comm->rank()),
-             k_positions = sharding.k.positions(comm->rank());
-  const index_t q_rows = std::ssize(q_positions), k_rows = std::ssize(k_positions);
-  const HeadShape s = problem.heads();
-  const DType t = problem.dtype;
-  const auto q = shard_of(in.q, q_positions, t), k = shard_of(in.k, k_positions, t),
-             v = shard_of(in.v, k_positions, t);
-  const Tensor poison({s.batch, q_rows, s.num_heads, s.head_dim_v}, std::numeric_limits<double>::quiet_NaN());
-  std::vector<std::byte> out(poison.data.size() * size_of(t),
-                             std::byte{0xFF});  // all ones is a NaN in every dtype
-  std::vector<float> lse(static_cast<std::size_t>(s.batch * s.num_heads * q_rows), std::nanf(""));
-
-  RingAttention ring(comm, problem, sharding, options);
-  ring.forward(
-      dense_view(static_cast<const void*>(q.data()), t, {s.batch, q_rows, s.num_heads, s.head_dim}),
-      dense_view(static_cast<const void*>(k.data()), t, {s.batch, k_rows, s.num_heads_kv, s.head_dim}),
-      dense_view(static_cast<const void*>(v.data()), t, {s.batch, k_rows, s.num_heads_kv, s.head_dim_v}),
-      dense_view(static_cast<void*>(out.data()), t, poison.shape),
-      dense_lse(lse.data(), s.batch, s.num_heads, q_rows));
-
-  const std::byte* from = out.data();
-  for (index_t b = 0; b < s.batch; ++b)
-    for (index_t r = 0; r < q_rows; ++r)
-      for (index_t h = 0; h < s.num_heads; ++h) {
-        const index_t i = q_positions[static_cast<std::size_t>(r)];
-        for (index_t d = 0; d < s.head_dim_v; ++d, from += size_of(t))
-          answer.out.at(b, i, h, d) = load(from, t);
-        answer.lse[static_cast<std::size_t>((b * s.num_heads + h) * problem.seqlen_q() + i)] =
-            static_cast<double>(lse[static_cast<std::size_t>((b * s.num_heads + h) * q_rows + r)]);
-      }
-}
-
-Answer run_threads(const Problem& problem, const Sharding& sharding, const Inputs& in,
-                   const RingOptions& options) {
-  Answer answer = empty_answer(problem);
-  run_thread_ranks(sharding.ranks(), [&](const std::shared_ptr<Communicator>& comm) {
-    run_rank(comm, problem, sharding, options, in, answer);
-  });
-  return answer;
 }
 
 double max_error(const std::vector<double>& a, const std::vector<double>& b) {

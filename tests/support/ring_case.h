@@ -58,6 +58,17 @@ void turn_back(const Problem& problem, Tensor& dq, Tensor& dk);
 // The rows at these positions in the dtype, dense.
 std::vector<std::byte> shard_of(const Tensor& x, const std::vector<index_t>& positions, DType t);
 
+// The rings that a fault case is run on: every one of 1 to 5 ranks in every layout, or what stands for them
+// where a ring is executed slowly.
+struct RingShape {
+  int ranks;
+  LayoutKind layout;
+};
+std::vector<RingShape> ring_shapes(const Problem& problem);
+inline std::string text(const RingShape& shape) {
+  return std::to_string(shape.ranks) + " ranks, " + std::string(name_of(shape.layout));
+}
+
 // This rank's part of the ring: local rows are cut out, outputs are poisoned with NaN, the result lands in
 // the rows of `answer` that this rank owns. `answer` must be shaped by empty_answer().
 Answer empty_answer(const Problem& problem);
