@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "bench/gpu/command.h"
+#include "comm/threads.h"
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return ringattn::acceptance::run_command(arguments, std::cout, std::cerr);
+  return ringattn::acceptance::run_command(arguments, ringattn::run_thread_ranks, std::cout, std::cerr);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/gpu/lines.h"
+#include "tests/bench_gpu/harness_ranks.h"
 #include "tests/simt/config.h"
 
 namespace ringattn::acceptance {
@@ -18,7 +19,7 @@ struct Ran {
 };
 Ran run(const std::vector<std::string>& arguments) {
   std::ostringstream out, err;
-  const int code = run_command(arguments, out, err);
+  const int code = run_command(arguments, test::on_harness_ranks, out, err);
   return {code, out.str(), err.str()};
 }
 
@@ -29,6 +30,7 @@ TEST(BenchGpuCommand, WrongArgumentsAreNamed) {
   EXPECT_EQ(run({"kernels", "--extent"}).code, 2);
   EXPECT_NE(run({"kernels", "--extend", "tiny"}).err.find("'--extend'"), std::string::npos);
   EXPECT_EQ(run({"everything"}).code, 2);
+  EXPECT_NE(run({"units", "--extent", "tiny"}).err.find("means nothing"), std::string::npos);
 }
 
 TEST(BenchGpuCommand, AChapterThatDoesNotExistFailsItsChecks) {
