@@ -40,6 +40,9 @@ def configure_command(root: pathlib.Path, folder: pathlib.Path, wanted: str, nin
     command = ["cmake", "-S", str(root), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release", "-DRINGATTN_CUDA=ON"]
     command += [f"-D{name}=OFF" for name in OFF]
     command += [f"-DRINGATTN_CUDA_ARCHITECTURES={wanted}"]
+    usual = pathlib.Path("/usr/local/cuda/bin/nvcc")
+    if shutil.which("nvcc") is None and usual.exists():
+        command += [f"-DCMAKE_CUDA_COMPILER={usual}"]
     if ninja and not (folder / "CMakeCache.txt").exists():  # a folder keeps its generator
         command += ["-G", "Ninja"]
     return command

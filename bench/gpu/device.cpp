@@ -10,6 +10,11 @@ void check(cudaError_t status, const char* call) {
   throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status));
 }
 
+void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
 Stream::Stream() {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }
@@ -27,9 +32,12 @@ DeviceBytes::DeviceBytes(std::size_t bytes) : DeviceBytes(std::vector<std::byte>
 DeviceBytes::DeviceBytes(const std::vector<std::byte>& host) : size_(host.size()) {
   if (size_ == 0) return;
   check(cudaMalloc(&data_, size_), "cudaMalloc");
-  const cudaError_t copied = cudaMemcpy(data_, host.data(), size_, cudaMemcpyHostToDevice);
-  if (copied != cudaSuccess) cudaFree(data_);
-  check(copied, "cudaMemcpy");
+  try {
+    copy_to_device(data_, host.data(), size_);
+  } catch (...) {
+    cudaFree(data_);
+    throw;
+  }
 }
 DeviceBytes::~DeviceBytes() { cudaFree(data_); }
 

@@ -11,6 +11,10 @@ namespace ringattn::acceptance {
 
 void check(cudaError_t status, const char* call);
 
+// Returns when the bytes are on the device. A plain cudaMemcpy from pageable memory may return earlier, and
+// streams that do not wait for the default one would read what was there before.
+void copy_to_device(void* to, const void* from, std::size_t bytes);
+
 class Stream {
  public:
   Stream();

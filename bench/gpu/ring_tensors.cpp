@@ -85,7 +85,7 @@ RingTensors::RingTensors(const RingCase& ring, const Inputs& whole, int rank)
 void RingTensors::poison() {
   const auto fill = [](void* data, std::size_t bytes) {
     const std::vector<std::byte> nan(bytes, std::byte{0xFF});
-    if (bytes > 0) check(cudaMemcpy(data, nan.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    if (bytes > 0) copy_to_device(data, nan.data(), bytes);
   };
   for (const TensorView& view : {out_, dq_, dk_, dv_}) fill(view.data, bytes_of(view.shape, dtype_));
   fill(lse_.data, static_cast<std::size_t>(lse_.shape[0] * lse_.stride[0]) * sizeof(float));

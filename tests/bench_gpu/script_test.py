@@ -127,6 +127,7 @@ class Acceptance(unittest.TestCase):
             (["--limit", "sped=3"], "sped"),
             (["--program", "x"], "--bridge"),
             (["--jobs", "0"], "--jobs"),
+            (["--program", "/nowhere/x", "--bridge", "y"], "/nowhere/x"),
         ):
             with contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as ended:
                 acceptance.parse(options)
