@@ -111,7 +111,9 @@ class Cases {
     const Named mask{"causal", causal(lengths_)};
     for (const auto& [q, kv] : {std::pair<index_t, index_t>{3, 3}, {4, 1}, {6, 2}})
       add({2, q, kv, 64, 64}, DType::bf16, mask, lengths_, true);
-    if (extent_ == Extent::full) add({1, 16, 2, 128, 128}, DType::f16, mask, {131, 257}, false);
+    const Lengths other{131, 257};
+    if (extent_ == Extent::full)
+      add({1, 16, 2, 128, 128}, DType::f16, {"causal", causal(other)}, other, false);
   }
   // A single query, single key, lengths at the edges of tiles, logits of +-300 and more.
   void edges() {

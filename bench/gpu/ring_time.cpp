@@ -127,7 +127,7 @@ void time_case(bool causal, const Size& size, const OnRanks& on_ranks, Lines& li
 
 void time_rings(Extent extent, const OnRanks& on_ranks, Lines& lines) {
   if (extent == Extent::small) return;  // under compute-sanitizer a time says nothing
-  const Size size = extent == Extent::tiny ? Size{.seqlen = 33, .heads = 1, .calls = 1, .rounds = 1}
+  const Size size = extent == Extent::tiny ? Size{.seqlen = 17, .heads = 1, .calls = 1, .rounds = 1}
                                            : Size{.seqlen = 32768, .heads = 8, .calls = 10, .rounds = 5};
   for (const bool causal : {true, false}) time_case(causal, size, on_ranks, lines);
 }
