@@ -4,4 +4,5 @@ set(ringattn_cuda_host_sources chapters.cpp cuda.cpp memory.cpp schedule.cpp sen
 set(ringattn_cuda_kernel_sources
   attend_bf16.cu attend_f16.cu attend_f32.cu backward_bf16.cu backward_f16.cu backward_f32.cu launches.cu plain.cu)
 # Of sm_90a alone: no other architecture has their instructions.
-set(ringattn_cuda_sm90_sources sm90.cu sm90_attend_bf16.cu sm90_attend_f16.cu sm90_backward_bf16.cu sm90_backward_f16.cu)
+set(ringattn_cuda_sm90_sources
+  sm_90a.cu sm90/attend_bf16.cu sm90/attend_f16.cu sm90/backward_bf16.cu sm90/backward_f16.cu)

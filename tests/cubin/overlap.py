@@ -2,7 +2,7 @@
 """Whether forward's main loop of chapter 3 still forms its weights while the product of the tile before is at work.
 
 The order in the source and in the PTX does not tell: ptxas moves the wait for that product up in front of the
-exponentials, without a word, when it finds both in one basic block (kernels/cuda/sm90_attend.h). So this reads the
+exponentials, without a word, when it finds both in one basic block (kernels/cuda/sm90/attend.h). So this reads the
 machine code: in the loop, the scores' product, the output's, the wait for the former, then all exponentials, then the
 wait for the latter. Usage: overlap.py OBJECT...; exit code 1 and the loop, if one has lost it.
 """

@@ -2,7 +2,7 @@
 // queries, tiles 128 or 64 keys; lengths are prime, so that nothing divides.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/sm90_attend.h"
+#include "kernels/cuda/sm90/attend.h"
 #include "src/error.h"
 #include "tests/cuda/support.h"
 #include "tests/simt/config.h"

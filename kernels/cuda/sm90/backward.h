@@ -1,9 +1,9 @@
-// Backward, chapter 3 (Dao et al., arXiv:2205.14135, algorithm 4): sm90_backward_shape.h says who does what.
+// Backward, chapter 3 (Dao et al., arXiv:2205.14135, algorithm 4): backward_shape.h says who does what.
 #pragma once
-#include "kernels/cuda/sm90_finite.h"
-#include "kernels/cuda/sm90_place.h"
-#include "kernels/cuda/sm90_produce.h"
-#include "kernels/cuda/sm90_weights.h"
+#include "kernels/cuda/sm90/finite.h"
+#include "kernels/cuda/sm90/place.h"
+#include "kernels/cuda/sm90/produce.h"
+#include "kernels/cuda/sm90/weights.h"
 
 namespace ringattn::cuda::sm90 {
 

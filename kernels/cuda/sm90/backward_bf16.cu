@@ -1,4 +1,4 @@
-#include "kernels/cuda/sm90_backward_launch.h"
+#include "kernels/cuda/sm90/backward_launch.h"
 
 namespace ringattn::cuda::sm90 {
 template void launch_query_gradients_of<__nv_bfloat16>(const BackwardParams&, cudaStream_t);

@@ -1,8 +1,8 @@
 // Chapter 3: the producer's thread. Loads come in the order in which consumers need them: K0, K1 V0, K2 V1,
 // ...
 #pragma once
-#include "kernels/cuda/sm90_shape.h"
-#include "kernels/cuda/sm90_walk.h"
+#include "kernels/cuda/sm90/shape.h"
+#include "kernels/cuda/sm90/walk.h"
 
 namespace ringattn::cuda::sm90 {
 

@@ -3,7 +3,7 @@
 // leaves its sums (ptx_wgmma.h). The four lanes of a row have all of it.
 #pragma once
 #include "kernels/cuda/params.h"
-#include "kernels/cuda/sm90_walk.h"
+#include "kernels/cuda/sm90/walk.h"
 
 namespace ringattn::cuda::sm90 {
 

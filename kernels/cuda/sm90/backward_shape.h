@@ -6,7 +6,7 @@
 //   S = first first^T,  dP = second second^T             by wgmma, both operands in shared memory
 //   dq += dS k,  or dv += P dout and dk += dS q          P and dS in registers, in the orientation they have
 #pragma once
-#include "kernels/cuda/sm90_shape.h"
+#include "kernels/cuda/sm90/shape.h"
 
 namespace ringattn::cuda::sm90 {
 
@@ -27,7 +27,7 @@ template <class S>
 struct BackwardShared {
   std::uint8_t rows[2][S::kPanels][S::kPanelRowsBytes];
   std::uint8_t columns[2][kStages][S::kPanels][S::kPanelColumnsBytes];
-  std::uint8_t finite[S::kConsumers][S::kPanels][kDepthRowsBytes];  // see sm90_finite.h
+  std::uint8_t finite[S::kConsumers][S::kPanels][kDepthRowsBytes];  // see finite.h
   // Of the queries of a tile, where they are columns: high, low and delta (RowNumbers), of two tiles by
   // turns.
   alignas(16) float numbers[S::kConsumers][2][3][S::kColumns];

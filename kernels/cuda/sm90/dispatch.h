@@ -1,6 +1,6 @@
 // head_dim and head_dim_v become compile-time: the smallest shape that has room for both.
 #pragma once
-#include "kernels/cuda/sm90_backward_shape.h"
+#include "kernels/cuda/sm90/backward_shape.h"
 #include "src/types.h"
 
 namespace ringattn::cuda::sm90 {

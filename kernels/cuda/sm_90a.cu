@@ -2,9 +2,9 @@
 #include <string>
 
 #include "kernels/cuda/chapter.h"
-#include "kernels/cuda/sm90_dispatch.h"
-#include "kernels/cuda/sm90_launches.h"
-#include "kernels/cuda/sm90_walk.h"
+#include "kernels/cuda/sm90/dispatch.h"
+#include "kernels/cuda/sm90/launches.h"
+#include "kernels/cuda/sm90/walk.h"
 #include "src/error.h"
 
 namespace ringattn::cuda {
@@ -73,7 +73,7 @@ void key_gradients(DType dtype, const BackwardParams& params, cudaStream_t strea
 
 }  // namespace
 
-const Chapter& sm90_chapter() {
+const Chapter& sm_90a_chapter() {
   static const Chapter chapter{.name = "sm_90a",
                                .lowest = 90,
                                .highest = 90,

@@ -1,4 +1,4 @@
-#include "kernels/cuda/sm90_attend_launch.h"
+#include "kernels/cuda/sm90/attend_launch.h"
 
 namespace ringattn::cuda::sm90 {
 template void launch_attend_of<__nv_bfloat16>(const AttendParams&, cudaStream_t);

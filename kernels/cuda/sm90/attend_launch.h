@@ -1,9 +1,9 @@
 // Body of launch_attend_of, for the files that instantiate it.
 #pragma once
-#include "kernels/cuda/sm90_attend.h"
-#include "kernels/cuda/sm90_dispatch.h"
-#include "kernels/cuda/sm90_grid.h"
-#include "kernels/cuda/sm90_launches.h"
+#include "kernels/cuda/sm90/attend.h"
+#include "kernels/cuda/sm90/dispatch.h"
+#include "kernels/cuda/sm90/grid.h"
+#include "kernels/cuda/sm90/launches.h"
 #include "kernels/cuda/tensor_map.h"
 
 namespace ringattn::cuda::sm90 {

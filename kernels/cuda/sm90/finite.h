@@ -5,8 +5,8 @@
 // added by the same instructions in the same order.
 #pragma once
 #include "kernels/convert.h"
-#include "kernels/cuda/sm90_rows.h"
-#include "kernels/cuda/sm90_shape.h"
+#include "kernels/cuda/sm90/rows.h"
+#include "kernels/cuda/sm90/shape.h"
 
 namespace ringattn::cuda::sm90 {
 

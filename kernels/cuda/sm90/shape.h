@@ -48,7 +48,7 @@ struct Shared {
   std::uint8_t q[S::kPanelsQk][S::kPanelQBytes];
   std::uint8_t k[kStages][S::kPanelsQk][S::kPanelBytes];
   std::uint8_t v[kStages][S::kPanelsV][S::kPanelBytes];
-  std::uint8_t finite[S::kConsumers][S::kPanelsV][kDepthRowsBytes];  // see sm90_finite.h
+  std::uint8_t finite[S::kConsumers][S::kPanelsV][kDepthRowsBytes];  // see finite.h
   std::uint64_t q_full;
   std::uint64_t k_full[kStages], k_empty[kStages];
   std::uint64_t v_full[kStages], v_empty[kStages];

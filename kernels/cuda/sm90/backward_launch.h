@@ -1,9 +1,9 @@
 // Bodies of backward's launches, for the files that instantiate them.
 #pragma once
-#include "kernels/cuda/sm90_backward.h"
-#include "kernels/cuda/sm90_dispatch.h"
-#include "kernels/cuda/sm90_grid.h"
-#include "kernels/cuda/sm90_launches.h"
+#include "kernels/cuda/sm90/backward.h"
+#include "kernels/cuda/sm90/dispatch.h"
+#include "kernels/cuda/sm90/grid.h"
+#include "kernels/cuda/sm90/launches.h"
 #include "kernels/cuda/tensor_map.h"
 
 namespace ringattn::cuda::sm90 {

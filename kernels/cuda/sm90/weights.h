@@ -1,8 +1,8 @@
 // Chapter 3, backward: from products to the probabilities P and to dS = P (dP - delta), in place, as wgmma
 // leaves its sums. Of what is hidden both are 0, whatever the products are.
 #pragma once
-#include "kernels/cuda/sm90_backward_shape.h"
-#include "kernels/cuda/sm90_rows.h"
+#include "kernels/cuda/sm90/backward_shape.h"
+#include "kernels/cuda/sm90/rows.h"
 
 namespace ringattn::cuda::sm90 {
 

@@ -1,9 +1,9 @@
 // Forward, chapter 3: Dao, arXiv:2307.08691, algorithm 1, with the two products of neighbouring tiles in
-// flight at once (Shah et al., arXiv:2407.08608, algorithm 2). sm90_shape.h says who does what.
+// flight at once (Shah et al., arXiv:2407.08608, algorithm 2). shape.h says who does what.
 #pragma once
-#include "kernels/cuda/sm90_finite.h"
-#include "kernels/cuda/sm90_place.h"
-#include "kernels/cuda/sm90_produce.h"
+#include "kernels/cuda/sm90/finite.h"
+#include "kernels/cuda/sm90/place.h"
+#include "kernels/cuda/sm90/produce.h"
 
 namespace ringattn::cuda::sm90 {
 
