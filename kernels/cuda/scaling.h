@@ -37,8 +37,8 @@ inline Scaling scaling_of(double softmax_scale, DType dtype) {
   if (dtype == DType::f32) {
     scaling.query = power;
   } else {
-    // Beyond 2^127 every score but 0 has all the weight or none, as with 2^127 itself.
     scaling.query = std::copysign(1.0, softmax_scale);
+    // Beyond 2^127 every score but 0 has all the weight or none, as with 2^127 itself.
     scaling.scores.factor = static_cast<float>(std::min(std::fabs(power), 0x1p127));
   }
   return scaling;
