@@ -3,6 +3,7 @@
 #include <array>
 #include <exception>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "comm/device_handles.h"
@@ -108,18 +109,19 @@ std::string try_size(Communicator& probe, cudaStream_t stream, int hop, std::siz
 
 std::string probe_device_memory(Communicator& probe, void* stream, Deadline deadline) {
   auto* const compute = static_cast<cudaStream_t>(stream);
+  std::string first;
   try {
     int hop = 0;
     for (const std::size_t size : kSizes) {
       std::string why = try_size(probe, compute, hop++, size, deadline);
-      if (!why.empty()) return why;
+      if (first.empty()) first = std::move(why);  // and on: the neighbours count on this rank
     }
   } catch (const CommError& error) {
     return error.what();
   } catch (const DeviceError& error) {
     return error.what();
   }
-  return {};
+  return first;
 }
 
 }  // namespace ringattn

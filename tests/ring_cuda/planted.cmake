@@ -54,7 +54,7 @@ plant_in_ring(gradients_cleared_on_another_stream nccl race kernels/cuda/cuda.cp
     cudaStreamDestroy(other);")
 plant_in_ring(sums_added_to_before_they_have_come device_ranks race kernels/cuda/cuda.cpp
   "while (gradients.arrived() < gradients.bytes.size())" "while (false)")
-plant_in_ring(upload_read_before_it_is_copied nccl race kernels/cuda/memory.cpp
+plant_in_ring(upload_read_before_it_is_copied nccl something kernels/cuda/memory.cpp
   "  check_cuda(cudaMemcpyAsync(memory.data(), slot.data.get(), bytes_, cudaMemcpyHostToDevice, stream_),"
   "  cudaStream_t other = nullptr;
   cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);

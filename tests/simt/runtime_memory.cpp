@@ -1,6 +1,7 @@
 // Memory of the stand-in runtime: allocations of each kind, and copies that know what they touch.
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/simt/memory.h"
@@ -52,18 +53,29 @@ void run(const Copy& c, const Where& where) {
   }
 }
 
+// What was an allocation when the work was queued must be one when it runs: memory that was freed too early
+// may have become the host's.
+void check_alive(const void* p, bool was_allocated, const char* what, const Where& where) {
+  if (was_allocated && pageable(p))
+    simt::raise(simt::FaultKind::out_of_bounds, std::string(what) + " after its memory was freed", where);
+}
+
 cudaError_t enqueue(Copy c, cudaMemcpyKind kind, cudaStream_t s, const Where& where) {
   if (!direction_fits(c, kind)) return noted(cudaErrorInvalidMemcpyDirection);
   if (c.width > c.to_pitch || c.width > c.from_pitch) return noted(cudaErrorInvalidValue);
   if (c.width == 0 || c.height == 0) return cudaSuccess;
-  const bool waits = pageable(c.to);
+  const bool waits = pageable(c.to), reads_ours = !pageable(c.from);
   std::shared_ptr<std::vector<unsigned char>> taken;
   if (pageable(c.from)) {
     taken = std::make_shared<std::vector<unsigned char>>(c.width * c.height);
     run({taken->data(), c.from, c.width, c.from_pitch, c.width, c.height}, where);
     c.from = taken->data(), c.from_pitch = c.width;
   }
-  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [c, where, taken] { run(c, where); }});
+  System::get().push(simt::real(s), {"cudaMemcpyAsync", {}, [c, where, taken, waits, reads_ours] {
+                                       check_alive(c.to, !waits, "a copy runs", where);
+                                       check_alive(c.from, reads_ours, "a copy runs", where);
+                                       run(c, where);
+                                     }});
   return waits ? cudaStreamSynchronize(s) : cudaSuccess;
 }
 
@@ -140,6 +152,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t n, cudaStream_t s, 
   if (n == 0) return cudaSuccess;
   if (pageable(to)) return noted(cudaErrorInvalidValue);
   System::get().push(simt::real(s), {"cudaMemsetAsync", {}, [=] {
+                                       check_alive(to, true, "cudaMemsetAsync runs", where);
                                        simt::check_order(to, n, Access::write, where);
                                        std::memset(to, value, n);
                                      }});
