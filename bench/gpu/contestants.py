@@ -19,12 +19,12 @@ BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTEN
 class Tensors:
     """q, k, v and dout of a case, [batch, seqlen, heads, dim], normally distributed."""
 
-    def __init__(self, case: Case, seed: int = 1) -> None:
-        generator = torch.Generator(device="cuda").manual_seed(seed)
+    def __init__(self, case: Case, seed: int = 1, device: str = "cuda") -> None:
+        generator = torch.Generator(device=device).manual_seed(seed)
 
         def normal(heads: int, dim: int) -> torch.Tensor:
             shape = (case.batch, case.seqlen, heads, dim)
-            return torch.randn(shape, generator=generator, device="cuda").to(DTYPES[case.dtype])
+            return torch.randn(shape, generator=generator, device=device).to(DTYPES[case.dtype])
 
         self.q = normal(case.heads, case.head_dim)
         self.k, self.v = normal(case.heads_kv, case.head_dim), normal(case.heads_kv, case.dim_v)
@@ -41,7 +41,8 @@ class Ours:
         self.facts = {"kernel": self.kernel.name}
         nan = float("nan")
         self.out = torch.full_like(tensors.dout, nan)
-        self.lse = torch.full((case.batch, case.heads, case.seqlen), nan, device="cuda", dtype=torch.float32)
+        rows = (case.batch, case.heads, case.seqlen)
+        self.lse = torch.full(rows, nan, device=tensors.q.device, dtype=torch.float32)
         self.gradients = tuple(torch.full_like(x, nan) for x in (tensors.q, tensors.k, tensors.v))
 
     def forward(self) -> None:

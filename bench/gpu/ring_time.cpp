@@ -94,15 +94,30 @@ RingCase timing_case(bool causal, const Size& size, int ranks) {
           .ranks = ranks};
 }
 
-void time_case(bool causal, const Size& size, const OnRanks& on_ranks, Lines& lines) {
-  const RingCase one = timing_case(causal, size, 1), four = timing_case(causal, size, 4);
-  Check result{.part = "rings", .name = "time of 4 logical ranks over 1, " + one.whole.name};
+// The longest sequence whose forward and backward take a third of a second together, and calls enough for a
+// tenth: cost grows with the square of the length.
+Size size_for_a_gpu(bool causal, const OnRanks& on_ranks) {
+  Size size{.seqlen = 4096, .heads = 8, .calls = 1, .rounds = 5};
+  const RingCase short_one = timing_case(causal, size, 1);
+  const Seconds seconds = timed(short_one, timing_inputs(short_one.whole), 3, on_ranks);
+  double both = seconds.forward + seconds.backward;
+  for (; size.seqlen < 32768 && 4 * both < 0.33; both *= 4) size.seqlen *= 2;
+  size.calls = std::clamp(static_cast<int>(0.1 / both), 1, 10);
+  return size;
+}
+
+void time_case(bool causal, bool tiny, const OnRanks& on_ranks, Lines& lines) {
+  Check result{.part = "rings", .name = "time of 4 logical ranks over 1"};
   try {
+    const Size size =
+        tiny ? Size{.seqlen = 17, .heads = 1, .calls = 1, .rounds = 1} : size_for_a_gpu(causal, on_ranks);
+    const RingCase one = timing_case(causal, size, 1), four = timing_case(causal, size, 4);
+    result.name += ", " + one.whole.name;
     const Inputs inputs = timing_inputs(one.whole);
     std::array<std::vector<double>, 4> seconds;  // forward and backward of one rank, then of four
     for (int round = 0; round < size.rounds; ++round) {
-      const Seconds alone = timed(one, inputs, size.calls, on_ranks),
-                    together = timed(four, inputs, size.calls, on_ranks);
+      const Seconds alone = timed(one, inputs, size.calls, on_ranks);
+      const Seconds together = timed(four, inputs, size.calls, on_ranks);
       seconds[0].push_back(alone.forward);
       seconds[1].push_back(alone.backward);
       seconds[2].push_back(together.forward);
@@ -127,9 +142,7 @@ void time_case(bool causal, const Size& size, const OnRanks& on_ranks, Lines& li
 
 void time_rings(Extent extent, const OnRanks& on_ranks, Lines& lines) {
   if (extent == Extent::small) return;  // under compute-sanitizer a time says nothing
-  const Size size = extent == Extent::tiny ? Size{.seqlen = 17, .heads = 1, .calls = 1, .rounds = 1}
-                                           : Size{.seqlen = 32768, .heads = 8, .calls = 10, .rounds = 5};
-  for (const bool causal : {true, false}) time_case(causal, size, on_ranks, lines);
+  for (const bool causal : {true, false}) time_case(causal, extent == Extent::tiny, on_ranks, lines);
 }
 
 }  // namespace ringattn::acceptance

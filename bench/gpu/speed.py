@@ -12,7 +12,7 @@ import json
 import math
 import statistics
 import sys
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Optional
 
 import machine
 from bridge import Case, Refused
@@ -21,6 +21,7 @@ TURN = 0.02  # seconds
 ROUNDS = 7
 # Of the norms, between two bf16 results of rounding alone (2^-9 each, and rounded probabilities).
 TOLERANCE = 2e-2
+SLOW = 0.4  # seconds of a call after which longer sequences of the same head_dim and mask are left out
 PLAIN_LIMIT = 4096  # rows up to which the plain chapter takes part: it has no tensor cores
 TOKENS = 32768  # of a batch: as many sequences as make that
 
@@ -46,8 +47,10 @@ class Contest:
         time: Callable[[Callable[[], None], int], float],
         difference: Callable[[Any, Any], float],
         peers: list[str],
+        slow: Optional[dict[tuple[str, str, int, str], str]] = None,
     ) -> None:
         self.case, self.time, self.difference = case, time, difference
+        self.slow = {} if slow is None else slow  # who is left out, from case to case, and why
         self.peers = peers
         self.runners: dict[str, Any] = {}
         self.why: dict[str, str] = {}  # of those who do not take part
@@ -71,21 +74,31 @@ class Contest:
     def _direction(self, direction: str) -> dict[str, list[float]]:
         """Turns of everybody who gets through a first call, which is not counted."""
         calls: dict[str, int] = {}
+        turns: dict[str, list[float]] = {}
         for name in list(self.runners):
+            if self._key(name, direction) in self.slow:
+                continue
             try:
                 call = getattr(self.runners[name], direction)
-                self.time(call, 1)
+                first = self.time(call, 1)
+                if first > SLOW:
+                    self.slow[self._key(name, direction)] = f"{self.case.seqlen} rows took {first:.1f} s"
+                    turns[name] = [first]
+                    continue
                 calls[name] = max(1, math.ceil(TURN / max(self.time(call, 1), 1e-6)))
             except (RuntimeError, Refused) as error:
                 self.why[name] = str(error).strip().splitlines()[0]
                 del self.runners[name]  # a peer has no such backward; a chapter that was made has to compute
                 if name not in self.peers:
                     self.broken.add(name)
-        turns: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
             for name, count in calls.items():
-                turns[name].append(self.time(getattr(self.runners[name], direction), count))
+                seconds = self.time(getattr(self.runners[name], direction), count)
+                turns.setdefault(name, []).append(seconds)
         return turns
+
+    def _key(self, name: str, direction: str) -> tuple[str, str, int, str]:
+        return name, direction, self.case.head_dim, self.case.mask
 
     def _line(self, name: str, direction: str, results: dict[str, list[float]]) -> dict[str, Any]:
         line: dict[str, Any] = {"part": "speed", "name": f"{name}: {self.case.name}, {direction}"}
@@ -93,7 +106,8 @@ class Contest:
         line |= {"seqlen": self.case.seqlen, "heads": self.case.heads, "heads_kv": self.case.heads_kv}
         if name not in results:
             status = "failed" if name in self.broken else "refused"
-            return line | {"status": status, "detail": self.why.get(name, "it broke")}
+            why = self.why.get(name) or self.slow.get(self._key(name, direction), "it broke")
+            return line | {"status": status, "detail": why}
         seconds = statistics.median(results[name])
         line |= self.runners[name].facts
         line |= {"status": "measured", "ms": 1e3 * seconds, "tflops": self.case.flops(direction) / seconds / 1e12}
@@ -128,13 +142,14 @@ def main(arguments: list[str]) -> int:
         return 0
     library = bridge.load(args.bridge)
     failed = False
+    slow: dict[tuple[str, str, int, str], str] = {}
     with contestants.working_stream():
         for case in cases(args.quick):
             names = [x for x in args.chapters.split(",") if x != "plain" or case.seqlen <= PLAIN_LIMIT]
             peers = list(contestants.BACKENDS)
             makers = {name: contestants.maker(library, name) for name in names + peers}
             tensors = contestants.Tensors(case)
-            contest = Contest(case, makers, tensors, contestants.timed, contestants.difference, peers)
+            contest = Contest(case, makers, tensors, contestants.timed, contestants.difference, peers, slow)
             lines = list(contest.lines())
             clocks = {f"gpu {name}": value for name, value in machine.clocks().items()}  # while it is still warm
             for line in lines:

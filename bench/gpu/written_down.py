@@ -16,17 +16,17 @@ def attention(case: Case, tensors: Any, exact: bool) -> tuple[torch.Tensor, ...]
     group = case.heads // case.heads_kv
     heads_first = [x.transpose(1, 2) for x in (q, k.repeat_interleave(group, 2), v.repeat_interleave(group, 2))]
     scores = heads_first[0] @ heads_first[1].transpose(-1, -2) / case.head_dim**0.5
-    scores = scores.masked_fill(~visible(case), float("-inf"))
+    scores = scores.masked_fill(~visible(case, scores.device), float("-inf"))
     out = (scores.softmax(-1) @ heads_first[2]).transpose(1, 2)
     gradients = torch.autograd.grad(out, (q, k, v), tensors.dout.to(dtype))
     return (out.detach(), *gradients)
 
 
-def visible(case: Case) -> torch.Tensor:
+def visible(case: Case, device: torch.device) -> torch.Tensor:
     """[seqlen, seqlen]: whether query i sees key j."""
-    i = torch.arange(case.seqlen, device="cuda")[:, None]
-    j = torch.arange(case.seqlen, device="cuda")[None, :]
-    seen = torch.ones((case.seqlen, case.seqlen), dtype=torch.bool, device="cuda")
+    i = torch.arange(case.seqlen, device=device)[:, None]
+    j = torch.arange(case.seqlen, device=device)[None, :]
+    seen = torch.ones((case.seqlen, case.seqlen), dtype=torch.bool, device=device)
     if case.causal or case.window >= 0:
         seen &= j <= i
     return seen & (j >= i - case.window) if case.window >= 0 else seen

@@ -12,7 +12,7 @@ import bridge
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 library = bridge.load(sys.argv[1])
 for chapter, dtype, head_dim, word in (
-    ("plain", "bf16", 64, "device"),  # there is none
+    ("plain", "bf16", 64, "cuda"),  # the runtime has no device
     ("sm_17", "bf16", 64, "'sm_17'"),
     ("plain", "f32", 0, "head_dim"),
 ):

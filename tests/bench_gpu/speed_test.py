@@ -87,6 +87,26 @@ class Contests(unittest.TestCase):
         contest(clock, {"sm_80": Player(clock, "sm_80", 0.001)})
         self.assertEqual(len(clock.order), 2 + 20 * speed.ROUNDS + 2 + 10 * speed.ROUNDS)
 
+    def test_who_is_slow_is_left_out_of_longer_cases(self) -> None:
+        clock = Clock()
+        slow: dict = {}
+        players = {"sm_80": Player(clock, "sm_80", 0.3), "cuDNN": Player(clock, "cuDNN", 0.03)}
+
+        def lines(case: Case) -> list[dict[str, Any]]:
+            makers = {name: (lambda c, t, p=player: p) for name, player in players.items()}
+            made = speed.Contest(case, makers, None, clock.time, lambda a, b: abs(a - b), ["cuDNN"], slow)
+            return list(made.lines())
+
+        first = lines(CASE)  # 0.3 s forward, 0.6 s backward
+        self.assertEqual(found(first, "sm_80", "backward")["status"], "measured")
+        self.assertAlmostEqual(found(first, "sm_80", "backward")["ms"], 600)
+        second = lines(Case(128, 16384, True, batch=2, heads=16, heads_kv=16))
+        self.assertEqual(found(second, "sm_80", "forward")["status"], "measured")
+        self.assertEqual(found(second, "sm_80", "backward")["status"], "refused")
+        self.assertIn("8192 rows took 0.6 s", found(second, "sm_80", "backward")["detail"])
+        self.assertEqual(found(second, "cuDNN", "backward")["status"], "measured")
+        self.assertEqual(found(lines(Case(64, 16384, True)), "sm_80", "backward")["status"], "measured")
+
     def test_a_refusal_is_told_and_the_others_go_on(self) -> None:
         clock = Clock()
         lines = contest(clock, {"sm_90a": refusing, "flash": Player(clock, "flash", 0.03)})
