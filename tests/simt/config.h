@@ -14,6 +14,7 @@ struct Config {
   int devices = 8;              // that cudaGetDeviceCount finds
   int compute_capability = 90;  // of each of them: 80 or 90
   std::size_t device_bytes = std::size_t{4} << 30;  // memory of each
+  bool driver = true;  // false: as on a machine without one, where the runtime finds nothing
 };
 
 inline Config& config() {
