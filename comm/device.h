@@ -18,6 +18,8 @@ namespace ringattn {
 // All ranks start their shifts in the same order, whatever the channels, as the ring loops do.
 class DeviceCommunicator : public Communicator {
  public:
+  // The cudaStream_t that it is bound to.
+  virtual void* stream() const = 0;
   // Waits on the host until every shift that was started has ended on the device: the end of a call for
   // whoever needs the numbers. Throws CommError at the deadline, with the words of Shift::wait, and when a
   // peer is known to have failed; DeviceError if the device fails.

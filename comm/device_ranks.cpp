@@ -203,6 +203,7 @@ class DeviceRanks final : public DeviceCommunicator {
   std::string name() const override { return "device(" + end_->threads->name() + ")"; }
   int rank() const override { return end_->rank; }
   int size() const override { return end_->size; }
+  void* stream() const override { return end_->compute; }
   SentCount sent() const override { return end_->sent; }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,

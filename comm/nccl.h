@@ -16,6 +16,9 @@ struct NcclOptions {
   std::chrono::milliseconds patience{300'000};
 };
 
+// Whether this build holds it. Without NCCL make_nccl_communicator throws DeviceError.
+bool nccl_built();
+
 // Collective over the bootstrap, which any host communicator can be; it carries all_gather() and abort().
 // `stream`: the cudaStream_t to which the communicator is bound. The current device of the calling thread is
 // that of the stream, and stays so in every call. Blocks are device memory of that device.

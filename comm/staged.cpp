@@ -250,6 +250,7 @@ class Staged final : public DeviceCommunicator {
   std::string name() const override { return "staged(" + end_->host->name() + ")"; }
   int rank() const override { return end_->host->rank(); }
   int size() const override { return end_->host->size(); }
+  void* stream() const override { return end_->compute; }
   SentCount sent() const override { return end_->sent; }
 
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine,

@@ -1,10 +1,15 @@
 #include "src/attention.h"
 
 #include <algorithm>
+#include <sstream>
 
+#include "comm/device.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/stream.h"
 #include "src/agreement.h"
 #include "src/error.h"
+#include "src/refuse.h"
+#include "src/view_checks.h"
 
 namespace ringattn {
 namespace {
@@ -19,6 +24,12 @@ KernelConfig kernel_config(const Problem& problem, const Sharding& sharding, int
           .isa = isa};
 }
 
+std::string address_text(const void* pointer) {
+  std::ostringstream text;
+  text << pointer;
+  return text.str();
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -26,47 +37,6 @@ double seconds_since(Clock::time_point start) {
 // The second slot is where the next rank's block arrives: with one hop nothing does.
 std::size_t slot_count(const Problem& problem, const Sharding& sharding) {
   return needed_hops(problem.mask, sharding) > 1 ? 2 : 1;
-}
-
-template <class View>
-std::string shape_text(const View& view) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < view.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(view.shape[i]);
-  return text + "]";
-}
-
-void check_view(const char* name, const ConstTensorView& view, const std::array<index_t, 4>& shape,
-                DType dtype) {
-  if (view.shape != shape)
-    throw UsageError(std::string(name) + " has shape " + shape_text(view) + ", expected " +
-                     shape_text(ConstTensorView{.shape = shape}) + " [batch, rows of this rank, heads, dim]");
-  if (view.dtype != dtype)
-    throw UsageError(std::string(name) + " has dtype " + std::string(name_of(view.dtype)) +
-                     ", the problem has " + std::string(name_of(dtype)));
-  const bool empty = std::ranges::find(shape, 0) != shape.end();
-  if (!empty && view.data == nullptr) throw UsageError(std::string(name) + " has no data (null pointer)");
-  if (!empty && shape[3] > 1 && view.stride[3] != 1)
-    throw UsageError(std::string(name) + " has stride " + std::to_string(view.stride[3]) +
-                     " along the last dimension, allowed is 1");
-}
-
-// Two elements of an output must not share a place.
-template <class View>
-void check_writable(const char* name, const View& view) {
-  if (std::ranges::find(view.shape, 0) != view.shape.end()) return;
-  for (std::size_t i = 0; i < view.shape.size(); ++i)
-    if (view.shape[i] > 1 && view.stride[i] == 0)
-      throw UsageError(std::string(name) + " has stride 0 along dimension " + std::to_string(i) +
-                       ", which holds " + std::to_string(view.shape[i]) + " elements to be written");
-}
-
-void check_lse_view(const ConstLseView& lse, const std::array<index_t, 3>& shape) {
-  if (lse.shape != shape)
-    throw UsageError("lse has shape " + shape_text(lse) + ", expected " +
-                     shape_text(LseView{.shape = shape}) + " [batch, num_heads, rows of this rank]");
-  if (shape[2] > 1 && lse.stride[2] != 1)
-    throw UsageError("lse has stride " + std::to_string(lse.stride[2]) +
-                     " along the last dimension, allowed is 1");
 }
 
 void check_positions(const char* name, std::span<const index_t> positions, index_t rows,
@@ -81,12 +51,17 @@ void check_positions(const char* name, std::span<const index_t> positions, index
 
 }  // namespace
 
+// Members end in reverse order. On a device the slots go first, in the order of the stream, which stands
+// behind every transfer that was waited for or given up (see Slots); then the kernel, which waits for its own
+// copies; the communicator last.
 struct RingAttention::Impl {
   std::shared_ptr<Communicator> comm;
   Problem problem;
   Sharding sharding;
   RingOptions options;
   int threads = 1;
+  int device = 0;                         // of the stream, with Backend::cuda
+  DeviceCommunicator* settles = nullptr;  // `comm`, where its transfers run on a stream
   std::unique_ptr<Plan> plan{};
   std::unique_ptr<Kernel> kernel{};
   Slots slots{};
@@ -96,7 +71,12 @@ struct RingAttention::Impl {
   std::span<std::byte> own_block() const {
     return slots.block[0].bytes().first(kernel->block_bytes(plan->k_rows()));
   }
-  void check_arguments() const;
+  bool on_device() const { return options.backend == Backend::cuda; }
+  void check_arguments();
+  void check_backend();
+  void check_tensor(const char* name, const ConstTensorView& view, const std::array<index_t, 4>& shape) const;
+  void check_lse(const ConstLseView& lse) const;
+  void check_device() const;
   void allocate();
   void reserve_backward();
   void check_inputs(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
@@ -110,7 +90,7 @@ struct RingAttention::Impl {
   Rotation rotation(std::span<const index_t> own, const Layout& layout, index_t shift) const;
 };
 
-void RingAttention::Impl::check_arguments() const {
+void RingAttention::Impl::check_arguments() {
   validate(problem, sharding);
   if (sharding.ranks() != comm->size())
     throw UsageError("sharding is for " + std::to_string(sharding.ranks()) + " ranks, the communicator has " +
@@ -118,12 +98,41 @@ void RingAttention::Impl::check_arguments() const {
   if (options.deadline <= std::chrono::milliseconds(0))
     throw UsageError("deadline is " + std::to_string(options.deadline.count()) +
                      " ms, allowed is more than 0");
+  check_backend();
+}
+
+// A ring of one rank sends nothing, so there any communicator will do.
+void RingAttention::Impl::check_backend() {
+  auto* const moves_device_memory = dynamic_cast<DeviceCommunicator*>(comm.get());
+  if (!on_device()) {
+    if (options.stream != nullptr)
+      refuse("options.stream", address_text(options.stream), "allowed with backend cpu is null");
+    if (comm->size() > 1 && moves_device_memory != nullptr)
+      throw UsageError("the communicator " + comm->name() +
+                       " moves device memory, and the backend is cpu: give it the one of the host");
+    return;
+  }
+  device = current_cuda_device();  // first: there may be none
+  if (options.stream == nullptr)
+    refuse("options.stream", "null",
+           "backend cuda needs a cudaStream_t; that of the default stream is cudaStreamLegacy (1)");
+  if (comm->size() == 1) return;
+  if (moves_device_memory == nullptr)
+    throw UsageError("the communicator " + comm->name() +
+                     " moves host memory, and the backend is cuda: make one for the stream out of it with "
+                     "make_nccl_communicator, make_staged or make_device_ranks");
+  if (moves_device_memory->stream() != options.stream)
+    refuse("options.stream", address_text(options.stream),
+           "the communicator " + comm->name() + " is bound to the stream " +
+               address_text(moves_device_memory->stream()));
+  settles = moves_device_memory;
 }
 
 void RingAttention::Impl::allocate() {
   threads = thread_count(options);
   plan = std::make_unique<Plan>(problem, sharding, comm->rank());
-  kernel = make_cpu_kernel(kernel_config(problem, sharding, comm->rank(), threads, options.isa));
+  kernel = make_kernel(options.backend, kernel_config(problem, sharding, comm->rank(), threads, options.isa),
+                       options.stream);
   for (std::size_t i = 0; i < slot_count(problem, sharding); ++i)
     slots.block[i] = kernel->allocate(kernel->block_bytes(sharding.k.max_rows()));
 }
@@ -134,25 +143,47 @@ void RingAttention::Impl::reserve_backward() {
     if (slot.data == nullptr) slot = kernel->allocate(kernel->gradient_bytes(sharding.k.max_rows()));
 }
 
+void RingAttention::Impl::check_tensor(const char* name, const ConstTensorView& view,
+                                       const std::array<index_t, 4>& shape) const {
+  check_view(name, view, shape, {.dtype = problem.dtype, .space = space_of(options.backend)});
+  const bool empty = std::ranges::find(shape, 0) != shape.end();
+  if (on_device() && !empty) check_cuda_memory(name, view.data, device);
+}
+
+void RingAttention::Impl::check_lse(const ConstLseView& lse) const {
+  const HeadShape s = problem.heads();
+  check_lse_view(lse, {s.batch, s.num_heads, plan->q_rows()}, space_of(options.backend));
+  if (on_device() && lse.data != nullptr && plan->q_rows() > 0) check_cuda_memory("lse", lse.data, device);
+}
+
+// Streams, events and memory are those of the current device, which the caller may have changed meanwhile.
+void RingAttention::Impl::check_device() const {
+  if (!on_device()) return;
+  const int current = current_cuda_device();
+  if (current != device)
+    throw UsageError("the current device is " + std::to_string(current) +
+                     ", when this object was made it was " + std::to_string(device));
+}
+
 void RingAttention::Impl::check_forward(const TensorView& out, const LseView& lse) const {
   const HeadShape s = problem.heads();
-  check_view("out", as_const(out), {s.batch, plan->q_rows(), s.num_heads, s.head_dim_v}, problem.dtype);
+  check_tensor("out", as_const(out), {s.batch, plan->q_rows(), s.num_heads, s.head_dim_v});
   check_writable("out", out);
   if (lse.data == nullptr) return;
-  check_lse_view(as_const(lse), {s.batch, s.num_heads, plan->q_rows()});
+  check_lse(as_const(lse));
   check_writable("lse", lse);
 }
 
 void RingAttention::Impl::check_backward(const BackwardInputs& in, const Gradients& gradients) const {
   const HeadShape s = problem.heads();
   const index_t q_rows = plan->q_rows(), k_rows = plan->k_rows();
-  check_view("dout", in.dout, {s.batch, q_rows, s.num_heads, s.head_dim_v}, problem.dtype);
-  check_view("out", in.out, {s.batch, q_rows, s.num_heads, s.head_dim_v}, problem.dtype);
-  check_lse_view(in.lse, {s.batch, s.num_heads, q_rows});
+  check_tensor("dout", in.dout, {s.batch, q_rows, s.num_heads, s.head_dim_v});
+  check_tensor("out", in.out, {s.batch, q_rows, s.num_heads, s.head_dim_v});
+  check_lse(in.lse);
   if (in.lse.data == nullptr && q_rows > 0) throw UsageError("lse has no data (null pointer)");
   const auto check_gradient = [&](const char* name, const TensorView& view,
                                   const std::array<index_t, 4>& shape) {
-    check_view(name, as_const(view), shape, problem.dtype);
+    check_tensor(name, as_const(view), shape);
     check_writable(name, view);
   };
   check_gradient("dq", gradients.dq, {s.batch, q_rows, s.num_heads, s.head_dim});
@@ -164,9 +195,10 @@ void RingAttention::Impl::check_inputs(const ConstTensorView& q, const ConstTens
                                        const ConstTensorView& v, const Positions& positions) const {
   const HeadShape s = problem.heads();
   const index_t q_rows = plan->q_rows(), k_rows = plan->k_rows();
-  check_view("q", q, {s.batch, q_rows, s.num_heads, s.head_dim}, problem.dtype);
-  check_view("k", k, {s.batch, k_rows, s.num_heads_kv, s.head_dim}, problem.dtype);
-  check_view("v", v, {s.batch, k_rows, s.num_heads_kv, s.head_dim_v}, problem.dtype);
+  check_device();
+  check_tensor("q", q, {s.batch, q_rows, s.num_heads, s.head_dim});
+  check_tensor("k", k, {s.batch, k_rows, s.num_heads_kv, s.head_dim});
+  check_tensor("v", v, {s.batch, k_rows, s.num_heads_kv, s.head_dim_v});
   check_positions("positions.q", positions.q, q_rows, problem);
   check_positions("positions.k", positions.k, k_rows, problem);
   if (problem.rope.pairing != Rope::Pairing::none && !problem.mask.positions_align() &&
@@ -200,7 +232,9 @@ RingAttention::RingAttention(std::shared_ptr<Communicator> comm, Problem problem
   Impl& self = *impl_;
   const Deadline deadline = self.deadline();
   together(*self.comm, deadline, construction(), [&] { self.check_arguments(); });
-  agree_on_fields(*self.comm, fingerprint(self.problem, self.sharding), deadline);
+  std::vector<Field> fields = fingerprint(self.problem, self.sharding);
+  fields.push_back({"backend", std::string(name_of(self.options.backend))});  // blocks differ in their layout
+  agree_on_fields(*self.comm, fields, deadline);
   together(*self.comm, deadline, construction(), [&] { self.allocate(); });
   self.digest = ringattn::digest(self.problem, self.sharding);
 }
@@ -263,6 +297,15 @@ Timing RingAttention::backward(const BackwardInputs& in, const Gradients& gradie
   return timing;
 }
 
+void RingAttention::settle() {
+  const Impl& self = *impl_;
+  if (!self.on_device()) return;
+  self.check_device();
+  const Deadline deadline = self.deadline();
+  if (self.settles != nullptr) self.settles->settle(deadline);
+  await_cuda_stream(self.options.stream, deadline);
+}
+
 int thread_count(const RingOptions& options) {
   if (options.threads < 0)
     throw UsageError("threads is " + std::to_string(options.threads) +
@@ -289,14 +332,15 @@ Workspace RingAttention::workspace() const {
           .gradients = slots.gradient[0].size + slots.gradient[1].size};
 }
 
-Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads, Pass pass) {
+Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads, Pass pass,
+                    Backend backend) {
   validate(problem, sharding);
   const KernelConfig config = kernel_config(problem, sharding, rank, threads, "auto");
   const std::size_t slots = slot_count(problem, sharding);
   const index_t rows = sharding.k.max_rows();
-  const std::size_t gradient = pass == Pass::backward ? cpu_gradient_bytes(config.shape, rows) : 0;
-  return {.kernel = cpu_workspace_bytes(config, pass),
-          .slots = slots * cpu_block_bytes(config.shape, config.dtype, rows),
+  const std::size_t gradient = pass == Pass::backward ? gradient_bytes(backend, config, rows) : 0;
+  return {.kernel = workspace_bytes(backend, config, pass),
+          .slots = slots * block_bytes(backend, config, rows),
           .gradients = slots * gradient};
 }
 

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "src/agreement.h"
+#include "src/backend.h"
 #include "src/executor.h"
 #include "src/plan.h"
 #include "src/problem.h"
@@ -16,7 +17,13 @@ struct RingOptions {
   int threads = 0;                              // OpenMP threads of this rank; 0 = every CPU it may run on
   std::chrono::milliseconds deadline{300'000};  // longest that one wait for a peer may take
   Mode mode = Mode::overlap;
-  std::string isa = "auto";  // CPU instruction set, see kernels/cpu/cpu.h
+  std::string isa = "auto";  // CPU instruction set, see kernels/cpu/cpu.h; chapter, see kernels/cuda/cuda.h
+  // cuda: every tensor of every call is memory of the GPU that is current at construction and in each call
+  // (MemorySpace::cuda), and the communicator is a DeviceCommunicator of the same stream (comm/nccl.h,
+  // comm/staged.h, comm/device_ranks.h), or any of one rank.
+  Backend backend = Backend::cpu;
+  // With cuda the cudaStream_t that all work is queued on, not null; it outlives the object.
+  void* stream = nullptr;
 };
 
 // Threads that an object with these options uses. Throws UsageError if options.threads is negative.
@@ -49,13 +56,19 @@ struct Workspace {
 };
 // Pass::backward: what an object holds from its first backward() on.
 Workspace workspace(const Problem& problem, const Sharding& sharding, int rank, int threads,
-                    Pass pass = Pass::forward);
+                    Pass pass = Pass::forward, Backend backend = Backend::cpu);
 
+// With Backend::cuda forward() and backward() return when their work is in the stream: inputs may still be
+// under way there when they are called, and are to stay what they are, and outputs are there, when the stream
+// has passed the call. The host meets the other ranks' hosts, and allocates in the constructor and the first
+// backward(), but never waits for the device. Errors of the device come up in a later call or in settle().
+// Timing then says how long the host took to queue; the device's own time lies between two events that the
+// caller records on the stream before and after the call.
 class RingAttention {
  public:
   // Collective: every rank of `comm` constructs with the same problem and sharding. Ranks compare them first;
   // if they differ every rank throws the same UsageError naming rank, field and values. If one rank cannot go
-  // on (a wrong argument, no memory), every rank throws the same error.
+  // on (a wrong argument, no memory, no GPU), every rank throws the same error.
   RingAttention(std::shared_ptr<Communicator> comm, Problem problem, Sharding sharding,
                 RingOptions options = {});
   ~RingAttention();
@@ -86,10 +99,15 @@ class RingAttention {
   // call allocates what backward needs (see workspace). Deterministic, and throws, as forward().
   Timing backward(const BackwardInputs& in, const Gradients& gradients, const Positions& positions = {});
 
+  // Waits on the host until everything that was queued on the stream has ended, with the deadline of the
+  // options. Not collective; with Backend::cpu nothing is left to wait for. Throws CommError as
+  // DeviceCommunicator::settle, and DeviceError.
+  void settle();
+
   const Plan& plan() const;
   const Problem& problem() const;
   Workspace workspace() const;  // as of now
-  std::string backend() const;  // the kernel's name, "cpu/AVX3"
+  std::string backend() const;  // the kernel's name, "cpu/AVX3", "cuda/plain"
   int threads() const;
 
   // What this rank tells the others when it is constructed, and when forward() or backward() is called. A

@@ -19,7 +19,8 @@ enum class Mode : std::uint8_t {
 std::string_view name_of(Mode mode);         // "overlap", "blocking", "compute-only", "comm-only"
 Mode mode_from_name(std::string_view name);  // throws UsageError
 
-// Where the time of one call went, in seconds, on this rank.
+// Where the time of one call went, in seconds, on this rank: of its host. Work of a GPU is queued in these
+// times, and runs later.
 struct HopTiming {
   double compute = 0;  // inside the kernel (in overlap mode with the polling of the transfer)
   double wait = 0;     // waiting for a transfer with nothing to compute
@@ -33,6 +34,11 @@ struct Timing {
 };
 
 // Every slot holds the largest block of any rank, or its dK and dV. Gradient slots are there for backward.
+// On a device they are allocated and freed in the order of the kernel's stream, and transfers run on others:
+// - Before: a shift begins behind the point at which the stream was when it was started, so behind the
+//   allocation, and so does a peer that reads the block (see comm/device.h).
+// - After: the loops wait for every shift, and wait() puts the stream behind both of its directions; a shift
+//   that an exception ends does so in its destructor. So the free, which comes later, is behind all of them.
 struct Slots {
   std::array<Buffer, 2> block;
   std::array<Buffer, 2> gradient;

@@ -50,6 +50,8 @@ DType dtype_from_name(std::string_view s) {
   refuse("dtype", quoted(s), "allowed are f32, bf16 and f16");
 }
 
+std::string_view name_of(MemorySpace space) { return space == MemorySpace::host ? "host" : "cuda"; }
+
 index_t visible_pairs(const Tile& t) {
   if (t.q.empty() || t.k.empty()) return 0;
   const Band band = reachable(t);

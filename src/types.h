@@ -18,6 +18,10 @@ constexpr std::size_t size_of(DType t) { return t == DType::f32 ? 4 : 2; }
 std::string_view name_of(DType t);          // "f32", "bf16", "f16"
 DType dtype_from_name(std::string_view s);  // throws UsageError naming the value and the allowed ones
 
+// Where a tensor lies: in the memory of the host, or in that of an NVIDIA GPU.
+enum class MemorySpace : std::uint8_t { host, cuda };
+std::string_view name_of(MemorySpace space);  // "host", "cuda"
+
 // Half-open [begin, end).
 struct Range {
   index_t begin = 0, end = 0;
@@ -64,6 +68,7 @@ struct BasicTensorView {
   DType dtype = DType::f32;
   std::array<index_t, 4> shape{};
   std::array<index_t, 4> stride{};
+  MemorySpace space = MemorySpace::host;
 
   index_t batch() const { return shape[0]; }
   index_t rows() const { return shape[1]; }
@@ -80,13 +85,15 @@ using ConstTensorView = BasicTensorView<const void>;
 constexpr std::array<index_t, 4> dense_strides(const std::array<index_t, 4>& s) {
   return {s[1] * s[2] * s[3], s[2] * s[3], s[3], 1};
 }
-inline TensorView dense_view(void* data, DType t, std::array<index_t, 4> shape) {
-  return {data, t, shape, dense_strides(shape)};
+inline TensorView dense_view(void* data, DType t, std::array<index_t, 4> shape,
+                             MemorySpace space = MemorySpace::host) {
+  return {data, t, shape, dense_strides(shape), space};
 }
-inline ConstTensorView dense_view(const void* data, DType t, std::array<index_t, 4> shape) {
-  return {data, t, shape, dense_strides(shape)};
+inline ConstTensorView dense_view(const void* data, DType t, std::array<index_t, 4> shape,
+                                  MemorySpace space = MemorySpace::host) {
+  return {data, t, shape, dense_strides(shape), space};
 }
-inline ConstTensorView as_const(const TensorView& t) { return {t.data, t.dtype, t.shape, t.stride}; }
+inline ConstTensorView as_const(const TensorView& t) { return {t.data, t.dtype, t.shape, t.stride, t.space}; }
 
 // Log-sum-exp of the scaled logits of each query, natural logarithm, fp32, [batch, heads, rows] with last
 // stride 1. A null view as an output means that the caller does not want it.
@@ -95,13 +102,15 @@ struct BasicLseView {
   Float* data = nullptr;
   std::array<index_t, 3> shape{};
   std::array<index_t, 3> stride{};
+  MemorySpace space = MemorySpace::host;
 };
 using LseView = BasicLseView<float>;
 using ConstLseView = BasicLseView<const float>;
-inline LseView dense_lse(float* data, index_t batch, index_t heads, index_t rows) {
-  return {data, {batch, heads, rows}, {heads * rows, rows, 1}};
+inline LseView dense_lse(float* data, index_t batch, index_t heads, index_t rows,
+                         MemorySpace space = MemorySpace::host) {
+  return {data, {batch, heads, rows}, {heads * rows, rows, 1}, space};
 }
-inline ConstLseView as_const(const LseView& lse) { return {lse.data, lse.shape, lse.stride}; }
+inline ConstLseView as_const(const LseView& lse) { return {lse.data, lse.shape, lse.stride, lse.space}; }
 
 // The shapes that a kernel needs; the same on every rank.
 struct HeadShape {

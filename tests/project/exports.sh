@@ -8,11 +8,12 @@ fail=0
 shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
 
 # ---- nothing of the inside, of dependencies or of the standard library
-api='(name_of|(dtype|layout|pairing|mode)_from_name|visible_pairs|normalized|rotary_dim|validate|fingerprint|digest|needed_hops'
-api+='|(forward|backward)_(flops|traffic|bytes)|ring_balance|cpu_(isas|block_bytes|gradient_bytes)|thread_count|workspace'
-api+='|agree_(on_fields|all_well)|make_(self|mpi)_communicator|make_thread_communicators|run_thread_ranks|make_throttled)'
+api='(name_of|(dtype|layout|pairing|mode|backend)_from_name|visible_pairs|normalized|rotary_dim|validate|fingerprint|digest|needed_hops'
+api+='|(forward|backward)_(flops|traffic|bytes)|ring_balance|cpu_(isas|block_bytes|gradient_bytes)|cuda_(built|block_bytes|gradient_bytes)|nccl_built|thread_count|workspace'
+api+='|agree_(on_fields|all_well)|make_(self|mpi)_communicator|make_thread_communicators|run_thread_ranks|make_throttled'
+api+='|make_(nccl_communicator|staged|device_ranks))'
 classes='(RotaryAngles|Problem|Mask|Layout|Plan|Balance|Timing|RingAttention)'
-errors='(UsageError|DataError|CommError|DeviceError|OutOfMemory|Communicator|Shift)'
+errors='(UsageError|DataError|CommError|DeviceError|OutOfMemory|(Device)?Communicator|Shift)'
 allowed="ringattn_[a-z_]+|ringattn::$api(\[abi:cxx11\])?\(.*|ringattn::$classes::[a-z_~A-Z=]+(\[abi:cxx11\])?\(.*"
 allowed+="|(typeinfo|typeinfo name|vtable) for ringattn::$errors"
 strange=$(grep -vE "^($allowed)$" <<<"$shown" || true)

@@ -33,11 +33,12 @@ only_in() {
   fi
 }
 
-ring='src/(agreement|executor|attention)'
+ring='src/(agreement|backend|executor|attention)'
 pure=$(git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cpp' | grep -vE "^$ring\.|^src/c_api/" | sed -E 's/\./\\./g' | paste -sd'|')
 rule "$pure" "$(sed 's/\\//g' <<<"$pure" | tr '|' '\n' | grep '\.h$' | sed 's/\./\\./g' | paste -sd'|')"
 rule 'src/(agreement|executor)\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|comm/communicator\.h'
-rule 'src/attention\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|comm/communicator\.h'
+rule 'src/backend\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|kernels/cuda/cuda\.h'
+rule 'src/attention\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|kernels/cuda/stream\.h|comm/(communicator|device)\.h'
 rule 'src/c_api/ringattn\.h' 'none'
 rule 'src/c_api/ringattn_mpi\.h' 'ringattn\.h'
 rule 'src/c_api/[a-z_]+\.cpp|src/c_api/(convert|growing_struct|handles|status)\.h' 'src/.*\.h|comm/.*\.h|kernels/cpu/cpu\.h'

@@ -1,0 +1,16 @@
+// In place of nccl.cpp in a build without NCCL.
+#include "comm/nccl.h"
+#include "src/error.h"
+
+namespace ringattn {
+
+bool nccl_built() { return false; }
+
+std::unique_ptr<DeviceCommunicator> make_nccl_communicator(std::shared_ptr<Communicator>, void*,
+                                                           const NcclOptions&) {
+  throw DeviceError(
+      "this build has no NCCL: it was made without CUDA or NCCL (nccl.h, libnccl), or with "
+      "RINGATTN_NCCL=OFF");
+}
+
+}  // namespace ringattn
