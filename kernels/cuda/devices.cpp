@@ -72,8 +72,6 @@ std::string without_devices(cudaError_t status, int driver_version) {
 
 }  // namespace
 
-std::vector<std::string_view> cuda_chapters() { return {"plain"}; }
-
 CudaMachine find_cuda_devices() {
   CudaMachine machine;
   if (cudaDriverGetVersion(&machine.driver_version) != cudaSuccess) cudaGetLastError();

@@ -32,7 +32,7 @@ struct CudaMachine {
 // Never throws for what is missing: that is its answer.
 CudaMachine find_cuda_devices();
 
-// Versions of the kernels by age of the architecture, "plain" first; empty in a build without CUDA.
+// Names of the kernels' chapters in this build, KernelConfig::isa, fastest first; empty without CUDA.
 std::vector<std::string_view> cuda_chapters();
 
 // What a device could multiply at best: multiprocessors x highest clock x operations a clock and

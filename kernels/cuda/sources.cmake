@@ -1,0 +1,6 @@
+# Sources of the CUDA kernels in this folder: those of the host, and those that nvcc compiles, small, so that they
+# compile side by side. Tests compile the same ones for their harness.
+set(ringattn_cuda_host_sources chapters.cpp cuda.cpp memory.cpp schedule.cpp sent.cpp
+  stream.cpp devices.cpp device_stream.cpp)
+set(ringattn_cuda_kernel_sources
+  attend_bf16.cu attend_f16.cu attend_f32.cu backward_bf16.cu backward_f16.cu backward_f32.cu launches.cu plain.cu)
