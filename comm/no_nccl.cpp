@@ -1,10 +1,13 @@
 // In place of nccl.cpp in a build without NCCL.
 #include "comm/nccl.h"
+#include "comm/nccl_version.h"
 #include "src/error.h"
 
 namespace ringattn {
 
 bool nccl_built() { return false; }
+
+std::string nccl_version() { return ""; }
 
 std::unique_ptr<DeviceCommunicator> make_nccl_communicator(std::shared_ptr<Communicator>, void*,
                                                            const NcclOptions&) {

@@ -4,12 +4,14 @@
 #include <optional>
 
 #include "kernels/cpu/cpu.h"
+#include "launch/device_report.h"
 #include "launch/generator.h"
 #include "launch/machine.h"
 #include "launch/output.h"
 #include "launch/problem_options.h"
 #include "launch/result_check.h"
 #include "launch/ring_report.h"
+#include "launch/ring_tensors.h"
 #include "launch/spoil.h"
 #include "launch/steps.h"
 #include "launch/tensors.h"
@@ -67,16 +69,22 @@ class Bench {
     shared_step(*session_.comm, options().deadline, [&] {
       tensors_ = allocate_shard(problem_, sharding_, session_.rank(), pass_of(options().direction));
       generate(tensors_, options().seed, problem_, sharding_, session_.rank());
+      on_ring_.emplace(tensors_, session_.stream());
     });
     measure_peak();
     const auto [facts, iterations] = time_mode(options().mode, "timed iteration ");
     const std::uint64_t peak_rss = peak_rss_bytes();
+    shared_step(*session_.comm, options().deadline, [&] { on_ring_->fetch(); });
     const auto outcome = check();
     const std::optional<double> exchange = time_exchange(iterations);
+    const std::optional<Iterations> arithmetic = time_arithmetic(iterations);
     measure_peak();
-    const Ceilings ceilings{.fma_peak = peak_, .read_bandwidth = measure_bandwidth()};
+    const Ceilings ceilings = session_.gpu
+                                  ? ceilings_of(*session_.gpu, problem_.dtype, session_.rank())
+                                  : Ceilings{.fma_peak = peak_, .read_bandwidth = measure_bandwidth()};
 
     Report report = make_report(session_, problem_, sharding_, facts, iterations, ceilings, peak_rss);
+    if (arithmetic) add_compute(report, *arithmetic);
     report.warmup = options().warmup;
     report.seed = options().seed;
     report.comm_seconds = exchange;
@@ -92,7 +100,9 @@ class Bench {
   // Taken before, between and after the timed iterations, and the largest counts: a neighbour on the machine
   // can only make the peak look smaller, and fraction_of_peak larger than it is. Ranks that share CPUs
   // measure at the same time, so each of them finds its share.
+  // GPUs are not measured: device_peak().
   void measure_peak(double seconds = 0.1) {
+    if (session_.gpu) return;
     meet(*session_.comm, options().deadline);
     peak_ = std::max(peak_, measure_product_peak(problem_.dtype, session_.threads(), options().isa, seconds));
   }
@@ -117,7 +127,7 @@ class Bench {
 
   std::pair<RingFacts, Iterations> time_mode(Mode mode, const std::string& name) {
     std::optional<RingAttention> ring;
-    shared_call([&] { ring.emplace(session_.comm, problem_, sharding_, session_.ring_options(mode)); });
+    shared_call([&] { ring.emplace(session_.ring, problem_, sharding_, session_.ring_options(mode)); });
     const IterationHooks hooks{.sleep = session_.faults.sleep_of(session_.rank()),
                                .before = [&](int done, int of, bool timed) {
                                  constexpr double kBetween = 0.02;  // seconds
@@ -126,20 +136,33 @@ class Bench {
                                                 " of " + std::to_string(of));
                                }};
     const Repeats repeats{.warmup = options().warmup, .timed = options().iterations};
-    Iterations iterations = time_iterations(*ring, *session_.comm, tensors_, options().direction, repeats,
-                                            hooks, options().deadline);
-    RingFacts facts(*ring, options().direction);
+    const RingRun run{.ring = *ring,
+                      .ranks = *session_.comm,
+                      .link = *session_.ring,
+                      .tensors = on_ring_->views(),
+                      .stream = session_.stream()};
+    Iterations iterations = time_iterations(run, options().direction, repeats, hooks, options().deadline);
+    RingFacts facts(*ring, options().direction, session_.backend());
     require_planned_traffic(session_, facts, iterations, mode);
     return {std::move(facts), std::move(iterations)};
   }
 
   // The same exchange with nothing else going on. It overwrites the output, so it comes after the check.
+  // On GPUs it is the whole call, with the packing of the rank's own block.
   std::optional<double> time_exchange(const Iterations& timed) {
+    const auto figure = session_.gpu ? &Iteration::seconds : &Iteration::wait;
     if (options().mode == Mode::compute_only) return std::nullopt;
-    if (options().mode == Mode::comm_only) return spread_of(slowest(timed, &Iteration::wait)).median;
+    if (options().mode == Mode::comm_only) return spread_of(slowest(timed, figure)).median;
     if (session_.ranks() == 1) return 0.0;
     const auto [facts, iterations] = time_mode(Mode::comm_only, "exchange alone ");
-    return spread_of(slowest(iterations, &Iteration::wait)).median;
+    return spread_of(slowest(iterations, figure)).median;
+  }
+
+  // Likewise the arithmetic, which on CPUs is timed hop by hop. It spoils the output, too.
+  std::optional<Iterations> time_arithmetic(const Iterations& timed) {
+    if (!session_.gpu || options().mode == Mode::comm_only) return std::nullopt;
+    if (options().mode == Mode::compute_only || session_.ranks() == 1) return timed;
+    return time_mode(Mode::compute_only, "arithmetic alone ").second;
   }
 
   std::optional<CheckOutcome> check() {
@@ -164,14 +187,15 @@ class Bench {
   Sharding sharding_;
   Progress progress_;
   ShardTensors tensors_;
+  std::optional<RingTensors> on_ring_;
   double peak_ = 0;  // FLOP/s of this rank's threads
   std::string check_off_;
 };
 
 }  // namespace
 
-void bench(const std::shared_ptr<Communicator>& comm, const Options& options, bool ranks_are_threads) {
-  Session session = open_session(comm, options, ranks_are_threads);
+void bench(const std::shared_ptr<Communicator>& comm, const Options& options, const Seat& seat) {
+  Session session = open_session(comm, options, seat);
   std::optional<Output> output;
   std::optional<Problem> problem;
   shared_step(*comm, options.deadline, [&] {

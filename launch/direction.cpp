@@ -1,19 +1,19 @@
 #include "launch/direction.h"
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/kernel.h"
+#include "src/backend.h"
 
 namespace ringattn::launch {
 namespace {
 
-auto block_bytes_of(const Problem& problem) {
-  return [heads = problem.heads(), dtype = problem.dtype](index_t rows) {
-    return static_cast<std::uint64_t>(cpu_block_bytes(heads, dtype, rows));
-  };
+// The wire format of a backend's kernels.
+auto block_bytes_of(const Problem& problem, Backend backend) {
+  const KernelConfig config{.shape = problem.heads(), .dtype = problem.dtype};
+  return [=](index_t rows) { return static_cast<std::uint64_t>(block_bytes(backend, config, rows)); };
 }
-auto gradient_bytes_of(const Problem& problem) {
-  return [heads = problem.heads()](index_t rows) {
-    return static_cast<std::uint64_t>(cpu_gradient_bytes(heads, rows));
-  };
+auto gradient_bytes_of(const Problem& problem, Backend backend) {
+  const KernelConfig config{.shape = problem.heads(), .dtype = problem.dtype};
+  return [=](index_t rows) { return static_cast<std::uint64_t>(gradient_bytes(backend, config, rows)); };
 }
 
 }  // namespace
@@ -48,9 +48,9 @@ std::string_view flop_convention(Direction direction) {
   return "";
 }
 
-Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction) {
-  const auto block = block_bytes_of(problem);
-  const auto gradient = gradient_bytes_of(problem);
+Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction, Backend backend) {
+  const auto block = block_bytes_of(problem, backend);
+  const auto gradient = gradient_bytes_of(problem, backend);
   Traffic sum;
   const auto add = [&](const Traffic& pass) {
     sum.bytes_sent += pass.bytes_sent;
@@ -61,12 +61,12 @@ Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction
   return sum;
 }
 
-double bytes_of(const Problem& problem, const Plan& plan, Direction direction) {
-  const auto block = block_bytes_of(problem);
+double bytes_of(const Problem& problem, const Plan& plan, Direction direction, Backend backend) {
+  const auto block = block_bytes_of(problem, backend);
   double sum = 0;
   if (direction != Direction::backward) sum += forward_bytes(problem, plan, block);
   if (direction != Direction::forward)
-    sum += backward_bytes(problem, plan, block, gradient_bytes_of(problem));
+    sum += backward_bytes(problem, plan, block, gradient_bytes_of(problem, backend));
   return sum;
 }
 

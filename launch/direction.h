@@ -16,11 +16,13 @@ std::string_view name_of(Direction direction);  // "forward", "backward", "both"
 double flops_of(const Problem& problem, Direction direction);
 std::string_view flop_convention(Direction direction);
 
-// Wire traffic of one rank in one iteration, over blocks of the CPU kernel.
-Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction);
+// Wire traffic of one rank in one iteration, over blocks of the backend's kernels.
+Traffic traffic_of(const Problem& problem, const Plan& plan, Direction direction,
+                   Backend backend = Backend::cpu);
 
-// Bytes that one rank must move through its memory in one iteration at least, over blocks of the CPU kernel.
-double bytes_of(const Problem& problem, const Plan& plan, Direction direction);
+// Bytes that one rank must move through its memory in one iteration at least, over the same blocks.
+double bytes_of(const Problem& problem, const Plan& plan, Direction direction,
+                Backend backend = Backend::cpu);
 std::string_view byte_convention(Direction direction);
 
 // What the ring has to have room for. Gradients need what forward left behind, so bench computes that first.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "kernels/cuda/device_stream.h"
 #include "launch/direction.h"
 #include "launch/tensors.h"
 #include "src/attention.h"
@@ -14,7 +15,8 @@ namespace ringattn::launch {
 struct Iteration {
   double seconds = 0;                     // from the common start to the end of this rank's last call
   double forward = 0, backward = 0;       // seconds of each call; 0 if there was none
-  double compute = 0, wait = 0;           // of its hops: inside the kernel; waiting with nothing to compute
+  double compute = 0, wait = 0;           // of its hops: inside the kernel; waiting with nothing to compute.
+                                          // 0 on a GPU, where hops overlap and nobody times them
   std::uint64_t bytes = 0, messages = 0;  // sent
 };
 
@@ -30,11 +32,19 @@ struct IterationHooks {
   std::function<void(int done, int of, bool timed)> before{};  // progress; may be empty
 };
 
-// Collective. Every iteration starts when all ranks are ready for it. Direction::backward: one forward pass
-// comes first, untimed, for its out and lse.
-Iterations time_iterations(RingAttention& ring, Communicator& comm, const ShardTensors& tensors,
-                           Direction direction, const Repeats& repeats, const IterationHooks& hooks,
-                           std::chrono::milliseconds patience);
+// What is timed, and by whose clock.
+struct RingRun {
+  RingAttention& ring;
+  Communicator& ranks;       // by which they meet and gather
+  const Communicator& link;  // of the ring, which counts what is sent
+  const ShardViews& tensors;
+  DeviceStream* stream = nullptr;  // of a ring on a GPU: events on it tell the time, those of the device
+};
+
+// Collective. Every iteration starts when all ranks are ready for it, and has ended on the device when this
+// returns. Direction::backward: one forward pass comes first, untimed, for its out and lse.
+Iterations time_iterations(const RingRun& run, Direction direction, const Repeats& repeats,
+                           const IterationHooks& hooks, std::chrono::milliseconds patience);
 
 // For each iteration the largest figure of any rank: what the job as a whole took.
 std::vector<double> slowest(const Iterations& iterations, double Iteration::*figure);

@@ -48,7 +48,10 @@ constexpr auto kTable = std::to_array<OptionRow>({
     {"position-offset", kProblem, "N", "added to every rotary position (default 0)"},
     {"threads", kProblem, "N",
      "OpenMP threads a rank (default: OMP_NUM_THREADS, else this rank's share of CPUs)"},
-    {"isa", kForward, "NAME", "instruction set, one of those that info lists (default: the best)"},
+    {"backend", kForward, "auto|cpu|cuda",
+     "where attention is computed; auto: on GPUs where the build and the machine have them, else on CPUs"},
+    {"isa", kForward, "NAME",
+     "instruction set, or with cuda version of the kernels, of those that info lists (default: the best)"},
     {"iterations", kBench, "N", "timed repeats (default 5)"},
     {"warmup", kBench, "N", "repeats before them that are not timed (default 1)"},
     {"seed", kBench, "N", "of the synthetic tensors (default 0)"},
@@ -58,8 +61,9 @@ constexpr auto kTable = std::to_array<OptionRow>({
      "how the ring turns (default overlap); run knows the first two"},
     {"check-rows", kForward, "N",
      "query rows, and keys of gradients, recomputed in float64 (default 16; 0 = no check, and says so)"},
-    {"communicator", kForward, "auto|self|threads|mpi",
-     "auto: mpi under a launcher such as mpirun, else self"},
+    {"communicator", kForward, "auto|self|threads|mpi|nccl",
+     "auto: mpi under a launcher such as mpirun, else self; with cuda nccl if each rank has a GPU of its "
+     "own"},
     {"ranks", kForward | kPlan, "P", "ranks: with --communicator threads, and for plan"},
     {"rank", kPlan, "R", "describe this rank hop by hop"},
     {"tiles", kPlan, "", "with --rank: list its tiles too"},
@@ -84,7 +88,7 @@ constexpr std::string_view summary(Command command) {
     case Command::plan:
       return "what a run would compute, send and hold on each rank, without running it";
     case Command::info:
-      return "instruction sets, threads, MPI, CUDA and NCCL that this build and machine have";
+      return "instruction sets, threads, GPUs, MPI, CUDA and NCCL that this build and machine have";
   }
   return "";
 }

@@ -172,8 +172,8 @@ void read_rope(const Values& values, Rope& rope) {
 // the ranks.
 void read_ranks(const Values& values, Options& options) {
   if (const std::string* v = find(values, "communicator")) {
-    options.communicator =
-        static_cast<CommunicatorKind>(parse_choice("communicator", *v, {"auto", "self", "threads", "mpi"}));
+    options.communicator = static_cast<CommunicatorKind>(
+        parse_choice("communicator", *v, {"auto", "self", "threads", "mpi", "nccl"}));
   }
   options.threads = whole(values, "threads", 1, kMostThreads);
   if (const auto n = whole(values, "ranks", 1, kMostRanks)) options.ranks = static_cast<int>(*n);
@@ -194,8 +194,19 @@ void read_ranks(const Values& values, Options& options) {
     refuse("ranks", values.at("ranks"), "1 to 1024 with --communicator threads");
 }
 
-void read_measurement(const Values& values, Options& options) {
+// Which of the names of --isa there are is known to the machine; the backend to which it belongs is known
+// here.
+void read_backend(const Values& values, Options& options) {
+  if (const std::string* v = find(values, "backend")) {
+    options.backend = static_cast<BackendChoice>(parse_choice("backend", *v, {"auto", "cpu", "cuda"}));
+  }
   if (const std::string* v = find(values, "isa")) options.isa = *v;
+  if (options.communicator == CommunicatorKind::nccl && options.backend == BackendChoice::cpu) {
+    contradiction(values, "communicator", "needs --backend cuda, and --backend is 'cpu'");
+  }
+}
+
+void read_measurement(const Values& values, Options& options) {
   options.iterations =
       static_cast<int>(whole(values, "iterations", 1, kMostRepeats).value_or(options.iterations));
   options.warmup = static_cast<int>(whole(values, "warmup", 0, kMostRepeats).value_or(options.warmup));
@@ -309,6 +320,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   read_mask(values, options.problem);
   read_rope(values, options.problem.rope);
   read_ranks(values, options);
+  read_backend(values, options);
   read_measurement(values, options);
   read_ends(values, options);
   if (options.command == Command::run) {

@@ -17,7 +17,8 @@
 
 namespace ringattn::launch {
 
-enum class CommunicatorKind : std::uint8_t { automatic, self, threads, mpi };
+enum class CommunicatorKind : std::uint8_t { automatic, self, threads, mpi, nccl };
+enum class BackendChoice : std::uint8_t { automatic, cpu, cuda };
 enum class Switch : std::uint8_t { automatic, on, off };
 
 struct Files {
@@ -45,7 +46,8 @@ struct Options {
   Files files;
   ProblemOptions problem;
   std::optional<index_t> threads;
-  std::string isa = "auto";
+  BackendChoice backend = BackendChoice::automatic;
+  std::string isa = "auto";  // of the backend: an instruction set or a version of the CUDA kernels
   int iterations = 5, warmup = 1;
   std::uint64_t seed = 0;
   Direction direction = Direction::forward;

@@ -55,6 +55,7 @@ std::vector<Field> program_fields(const Options& options) {
           {"subcommand", std::string(name_of(options.command))},
           {"communicator", std::to_string(static_cast<int>(options.communicator))},
           {"ranks", options.ranks ? text(*options.ranks) : "not given"},
+          {"backend", std::array{"auto", "cpu", "cuda"}[static_cast<std::size_t>(options.backend)]},
           {"isa", options.isa},
           {"link_gbps", text(options.link_gbps)},
           {"link_latency_us", text(options.link_latency_us)},

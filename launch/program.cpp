@@ -37,12 +37,11 @@ void work_alone(const Options& options) {
   }
 }
 
-void work_together(const std::shared_ptr<Communicator>& comm, const Options& options,
-                   bool ranks_are_threads) {
+void work_together(const std::shared_ptr<Communicator>& comm, const Options& options, const Seat& seat) {
   if (options.command == Command::run) {
-    run(comm, options, ranks_are_threads);
+    run(comm, options, seat);
   } else {
-    bench(comm, options, ranks_are_threads);
+    bench(comm, options, seat);
   }
 }
 
@@ -51,7 +50,7 @@ void work_together(const std::shared_ptr<Communicator>& comm, const Options& opt
 ExitCode launched_program(const std::vector<std::string>& arguments, const Launcher& launcher) {
   std::optional<ExitCode>
       inner;  // of ranks that are not MPI's: --communicator self or threads with one process
-  const ExitCode outer = run_mpi_ranks([&](const std::shared_ptr<Communicator>& comm, bool) {
+  const ExitCode outer = run_mpi_ranks([&](const std::shared_ptr<Communicator>& comm, const Seat& seat) {
     Options options;
     shared_step(*comm, kStartPatience, [&] {
       options = parse_options(arguments);
@@ -64,12 +63,14 @@ ExitCode launched_program(const std::vector<std::string>& arguments, const Launc
         if (comm->rank() == 0) work_alone(options);
       });
     } else if (options.communicator == CommunicatorKind::self) {
-      inner = run_self_rank([&](const auto& self, bool threads) { work_together(self, options, threads); });
+      inner =
+          run_self_rank([&](const auto& self, const Seat& alone) { work_together(self, options, alone); });
     } else if (options.communicator == CommunicatorKind::threads) {
-      inner = run_thread_ranks(
-          *options.ranks, [&](const auto& rank, bool threads) { work_together(rank, options, threads); });
+      inner = run_thread_ranks(*options.ranks, [&](const auto& rank, const Seat& thread) {
+        work_together(rank, options, thread);
+      });
     } else {
-      work_together(comm, options, false);
+      work_together(comm, options, seat);
     }
   });
   return outer == ExitCode::ok ? inner.value_or(ExitCode::ok) : outer;
@@ -82,11 +83,12 @@ ExitCode single_program(const std::vector<std::string>& arguments, const Launche
     work_alone(options);
     return ExitCode::ok;
   }
-  const RankProgram program = [&](const std::shared_ptr<Communicator>& comm, bool ranks_are_threads) {
-    work_together(comm, options, ranks_are_threads);
+  const RankProgram program = [&](const std::shared_ptr<Communicator>& comm, const Seat& seat) {
+    work_together(comm, options, seat);
   };
   switch (options.communicator) {
     case CommunicatorKind::mpi:
+    case CommunicatorKind::nccl:
       return run_mpi_ranks(program);
     case CommunicatorKind::threads:
       return run_thread_ranks(*options.ranks, program);

@@ -39,6 +39,20 @@ class MpiSession {
 };
 #endif
 
+#ifdef RINGATTN_HAVE_MPI
+// Ranks of a machine are those that can share memory, whatever their machines are called.
+int local_rank_of(MPI_Comm comm) {
+  MPI_Comm neighbours = MPI_COMM_NULL;
+  int rank = 0;
+  const bool known =
+      MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours) == MPI_SUCCESS &&
+      MPI_Comm_rank(neighbours, &rank) == MPI_SUCCESS;
+  if (neighbours != MPI_COMM_NULL) MPI_Comm_free(&neighbours);
+  if (!known) throw CommError("MPI_Comm_split_type failed");
+  return rank;
+}
+#endif
+
 std::optional<int> number_of_variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) return std::nullopt;
@@ -60,12 +74,12 @@ Launcher launcher_of_environment() {
 }
 
 void check_communicator(const Options& options, const Launcher& launcher) {
-  constexpr std::array names{"auto", "self", "threads", "mpi"};
+  constexpr std::array names{"auto", "self", "threads", "mpi", "nccl"};
   const std::string name = names[static_cast<std::size_t>(options.communicator)];
 #ifndef RINGATTN_HAVE_MPI
-  if (options.communicator == CommunicatorKind::mpi) {
-    throw UsageError(
-        "--communicator is 'mpi', and this build has no MPI; allowed are auto, self and threads");
+  if (options.communicator == CommunicatorKind::mpi || options.communicator == CommunicatorKind::nccl) {
+    throw UsageError("--communicator is '" + name +
+                     "', and this build has no MPI; allowed are auto, self and threads");
   }
   if (launcher.size > 1) {
     throw UsageError("a launcher started " + std::to_string(launcher.size) +
@@ -77,7 +91,7 @@ void check_communicator(const Options& options, const Launcher& launcher) {
   if (one_process && launcher.size > 1) {
     throw UsageError("--communicator is '" + name + "', and a launcher started " +
                      std::to_string(launcher.size) +
-                     " processes, each of which would work alone; allowed are auto and mpi");
+                     " processes, each of which would work alone; allowed are auto, mpi and nccl");
   }
 }
 
@@ -86,7 +100,9 @@ ExitCode run_mpi_ranks([[maybe_unused]] const RankProgram& program) {
   const MpiSession session;
   const std::shared_ptr<Communicator> comm = make_mpi_communicator(MPI_COMM_WORLD);
   const LastWords printed_by_abort = [](const Communicator&, const Failure&) {};
-  return end_of_rank(*comm, printed_by_abort, [&] { program(comm, false); });
+  return end_of_rank(*comm, printed_by_abort, [&] {
+    program(comm, {.ranks_are_threads = false, .local_rank = local_rank_of(MPI_COMM_WORLD)});
+  });
 #else
   throw UsageError("this build has no MPI");
 #endif
@@ -94,7 +110,7 @@ ExitCode run_mpi_ranks([[maybe_unused]] const RankProgram& program) {
 
 ExitCode run_self_rank(const RankProgram& program) {
   const std::shared_ptr<Communicator> comm = make_self_communicator();
-  return end_of_rank(*comm, print_failure, [&] { program(comm, false); });
+  return end_of_rank(*comm, print_failure, [&] { program(comm, {}); });
 }
 
 ExitCode run_thread_ranks(int ranks, const RankProgram& program) {
@@ -109,7 +125,8 @@ ExitCode run_thread_ranks(int ranks, const RankProgram& program) {
   };
   ExitCode rank0 = ExitCode::ok;
   ringattn::run_thread_ranks(ranks, [&](const std::shared_ptr<Communicator>& comm) {
-    const ExitCode code = end_of_rank(*comm, last_words, [&] { program(comm, true); });
+    const ExitCode code = end_of_rank(
+        *comm, last_words, [&] { program(comm, {.ranks_are_threads = true, .local_rank = comm->rank()}); });
     if (comm->rank() == 0) rank0 = code;
   });
   return first.value_or(rank0);

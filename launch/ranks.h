@@ -16,11 +16,17 @@ struct Launcher {
 };
 Launcher launcher_of_environment();
 
+// Where a rank is among the ranks of its machine.
+struct Seat {
+  bool ranks_are_threads = false;  // of one process
+  int local_rank = 0;              // its number among those of the machine, from 0
+};
+
 // What one rank does. Throws SharedFailure on all ranks alike, anything else alone.
-using RankProgram = std::function<void(const std::shared_ptr<Communicator>&, bool ranks_are_threads)>;
+using RankProgram = std::function<void(const std::shared_ptr<Communicator>&, const Seat&)>;
 
 // Throws UsageError if the options do not fit the launcher or the build: self or threads with several
-// processes, mpi in a build without it.
+// processes, mpi or nccl, whose ranks MPI starts and introduces, in a build without MPI.
 void check_communicator(const Options& options, const Launcher& launcher);
 
 // Runs the program on MPI's ranks: MPI is initialised and, unless the job is aborted, finalised. Throws

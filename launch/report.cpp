@@ -4,6 +4,7 @@
 #include <string>
 
 #include "launch/build_info.h"
+#include "launch/device_report.h"
 #include "launch/steps.h"
 
 namespace ringattn::launch {
@@ -72,8 +73,16 @@ Json check_json(const Report& report) {
           {"gradients", gradients_json(check)}};
 }
 
-Json rank_json(std::size_t rank, const RankFigures& figures) {
+Json gpu_json(const Report& report, std::size_t rank) {
+  if (!report.device) return nullptr;
+  const RankGpu& gpu = report.gpus.at(rank);
+  return {{"host", gpu.host}, {"index", gpu.index}, {"name", gpu.name}, {"uuid", gpu.uuid}, {"pci", gpu.pci}};
+}
+
+Json rank_json(const Report& report, std::size_t rank) {
+  const RankFigures& figures = report.ranks[rank];
   return {{"rank", rank},
+          {"device", gpu_json(report, rank)},
           {"threads", figures.threads},
           {"cpus_allowed", figures.cpus_allowed},
           {"q_rows", figures.q_rows},
@@ -81,8 +90,8 @@ Json rank_json(std::size_t rank, const RankFigures& figures) {
           {"seconds", figures.seconds},
           {"forward_seconds", figures.forward_seconds},
           {"backward_seconds", figures.backward_seconds},
-          {"compute_seconds", figures.compute_seconds},
-          {"wait_seconds", figures.wait_seconds},
+          {"compute_seconds", or_null(figures.compute_seconds)},
+          {"wait_seconds", or_null(figures.wait_seconds)},
           {"bytes_sent", figures.bytes_sent},
           {"messages_sent", figures.messages_sent},
           {"workspace_bytes", figures.workspace_bytes},
@@ -99,7 +108,10 @@ void add_machine(Json& json, const Report& report) {
   json["oversubscribed"] = report.oversubscribed;
   json["isa"] = report.isa;
   json["communicator"] = report.communicator;
+  json["communicator_why"] = report.communicator_why.empty() ? Json(nullptr) : Json(report.communicator_why);
   json["backend"] = report.backend;
+  json["device"] = devices_json(report);
+  json["clock"] = report.device ? "events on the device" : "host";
 }
 
 // One pass of two. Its share is of both passes' seconds, each of its slowest rank.
@@ -145,6 +157,7 @@ void add_rates(Json& json, const Report& report) {
   json["tokens_per_second"] =
       static_cast<double>(report.problem->shape.batch * report.problem->seqlen_q()) / report.seconds.median;
   json["peak_instruction"] = report.product;
+  json["peak_source"] = peak_source(report);
   json["fma_peak_tflops_per_rank"] = scaled(fma_peak_of(report), kTera);
   json["fraction_of_peak"] = or_null(fraction_of_peak(report));
   json["read_gbytes_per_second_per_rank"] = scaled(read_bandwidth_of(report), 1e-9);
@@ -158,8 +171,8 @@ void add_ring(Json& json, const Report& report) {
   json["hops"] = report.hops;
   json["bytes_sent_per_rank"] = largest(report, &RankFigures::bytes_sent);
   json["messages_sent_per_rank"] = largest(report, &RankFigures::messages_sent);
-  json["compute_seconds"] = report.compute_seconds;
-  json["wait_seconds"] = report.wait_seconds;
+  json["compute_seconds"] = or_null(report.compute_seconds);
+  json["wait_seconds"] = or_null(report.wait_seconds);
   json["comm_seconds"] = or_null(report.comm_seconds);
   json["hidden_fraction"] = or_null(hidden_fraction(report));
   json["link_gbps"] = report.link_gbps > 0 ? Json(report.link_gbps) : Json(nullptr);
@@ -200,8 +213,9 @@ std::optional<double> fraction_of_peak(const Report& report) {
 
 std::optional<double> hidden_fraction(const Report& report) {
   const bool transfers_beside_work = report.mode == Mode::overlap || report.mode == Mode::blocking;
-  if (!transfers_beside_work || !report.comm_seconds || !(*report.comm_seconds > 0)) return std::nullopt;
-  return 1 - report.wait_seconds / *report.comm_seconds;
+  if (!transfers_beside_work || !report.wait_seconds || !report.comm_seconds) return std::nullopt;
+  if (!(*report.comm_seconds > 0)) return std::nullopt;
+  return 1 - *report.wait_seconds / *report.comm_seconds;
 }
 
 Spread seconds_over_ranks(const Report& report) {
@@ -255,7 +269,7 @@ Json json_of(const Report& report) {
   json["check"] = check_json(report);
   json["test_fault"] = report.test_fault.empty() ? Json(nullptr) : Json(report.test_fault);
   Json ranks = Json::array();
-  for (std::size_t r = 0; r < report.ranks.size(); ++r) ranks.push_back(rank_json(r, report.ranks[r]));
+  for (std::size_t r = 0; r < report.ranks.size(); ++r) ranks.push_back(rank_json(report, r));
   json["per_rank"] = std::move(ranks);
   return json;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/check.h"
+#include "launch/gpus.h"
 #include "launch/measure.h"
 #include "launch/options.h"
 #include "src/cost.h"
@@ -19,11 +20,12 @@ struct RankFigures {
   int threads = 0, cpus_allowed = 0;
   index_t q_rows = 0, k_rows = 0;
   // Medians over its iterations.
-  double seconds = 0, forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
-  double fma_peak = 0;                              // FLOP/s of Report::product; 0 = not measured
-  double read_bandwidth = 0;                        // bytes/s; 0 = not measured
-  double bytes_to_move = 0;                         // an iteration, see bytes_of
-  std::uint64_t bytes_sent = 0, messages_sent = 0;  // an iteration, as counted by the communicator
+  double seconds = 0, forward_seconds = 0, backward_seconds = 0;
+  std::optional<double> compute_seconds{}, wait_seconds{};  // none: nobody timed the hops, see add_compute()
+  double fma_peak = 0;                                      // FLOP/s of Report::product; 0 = not known
+  double read_bandwidth = 0;                                // bytes/s; 0 = not known
+  double bytes_to_move = 0;                                 // an iteration, see bytes_of
+  std::uint64_t bytes_sent = 0, messages_sent = 0;          // an iteration, as counted by the communicator
   std::uint64_t workspace_bytes = 0, peak_rss_bytes = 0;
 };
 
@@ -32,7 +34,10 @@ struct Report {
   const Problem* problem = nullptr;
   LayoutKind layout = LayoutKind::zigzag;
   std::string communicator, backend, isa;
-  std::string product = "FMA";  // what the kernel multiplies with, whose peak counts: see cpu_product()
+  std::string communicator_why;      // of one that the program chose; may be empty
+  std::optional<CudaDevice> device;  // rank 0's; none: CPUs
+  std::vector<RankGpu> gpus;         // of every rank, if there is a device
+  std::string product = "FMA";       // what the kernel multiplies with, whose peak counts: see cpu_product()
   Direction direction = Direction::forward;
   Mode mode = Mode::overlap;
   std::optional<std::uint64_t> seed;  // none in run
@@ -44,7 +49,8 @@ struct Report {
   Balance balance;
   Spread seconds;  // of the slowest rank in each iteration
   // Largest over ranks, median over iterations; forward and backward are 0 if there is none of it.
-  double forward_seconds = 0, backward_seconds = 0, compute_seconds = 0, wait_seconds = 0;
+  double forward_seconds = 0, backward_seconds = 0;
+  std::optional<double> compute_seconds, wait_seconds;
   std::optional<double> comm_seconds;  // the same exchange alone: largest over ranks, median over iterations
   std::optional<CheckOutcome> check;   // none: switched off
   std::string check_off;               // then: why
@@ -58,6 +64,12 @@ std::optional<double> rate_of(const Report& report);      // FLOP/s of the media
 std::optional<double> fma_peak_of(const Report& report);  // FLOP/s, mean over ranks
 std::optional<double> fraction_of_peak(const Report& report);
 std::optional<double> hidden_fraction(const Report& report);  // 1 - wait / comm; overlap and blocking only
+
+// Of ranks on GPUs, whose hops nobody times: compute_seconds are those of the same work without transfers,
+// and wait_seconds what the iteration takes beyond them.
+void add_compute(Report& report, const Iterations& arithmetic);
+// Where the ranks' peaks are from: "measured", or how they follow from the data sheet.
+std::string peak_source(const Report& report);
 
 // The least time that an iteration could take if the ranks' arithmetic ran at its measured peak, or their
 // memory at its measured read bandwidth, work divided as their peaks are (Williams, Waterman and Patterson,

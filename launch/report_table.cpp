@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "launch/device_report.h"
 #include "launch/report.h"
 #include "launch/units.h"
 
@@ -46,7 +47,8 @@ std::string hidden_text(double fraction) {
 
 std::string ranks_line(const Report& report) {
   std::string line = std::to_string(report.ranks.size()) +
-                     (report.ranks.size() == 1 ? " rank (" : " ranks (") + report.communicator + ") x " +
+                     (report.ranks.size() == 1 ? " rank (" : " ranks (") + report.communicator +
+                     (report.communicator_why.empty() ? "" : ": " + report.communicator_why) + ") x " +
                      threads_text(report) + ", " + report.backend + ", " +
                      range_text(report, &RankFigures::cpus_allowed, count_text) + " CPUs allowed";
   if (report.oversubscribed) line += ", OVERSUBSCRIBED";
@@ -104,9 +106,10 @@ std::string roofline_line(const Report& report) {
 std::string ring_line(const Report& report) {
   std::string line = std::to_string(report.hops) + (report.hops == 1 ? " hop, " : " hops, ") +
                      range_text(report, &RankFigures::bytes_sent, bytes_text) + " in " +
-                     range_text(report, &RankFigures::messages_sent, count_text) +
-                     " messages a rank; compute " + seconds_text(report.compute_seconds) + ", wait " +
-                     seconds_text(report.wait_seconds);
+                     range_text(report, &RankFigures::messages_sent, count_text) + " messages a rank";
+  if (report.compute_seconds && report.wait_seconds)
+    line +=
+        "; compute " + seconds_text(*report.compute_seconds) + ", wait " + seconds_text(*report.wait_seconds);
   if (report.comm_seconds && report.ranks.size() > 1)
     line += ", exchange alone " + seconds_text(*report.comm_seconds);
   if (const auto hidden = hidden_fraction(report)) line += hidden_text(*hidden);
@@ -165,7 +168,8 @@ std::string table_of(const Report& report) {
   std::ostringstream text;
   text << "ringattn " << name_of(report.command) << '\n'
        << "  ranks    " << ranks_line(report) << '\n'
-       << "  problem  " << problem_text(*report.problem) << '\n'
+       << (report.device ? "  device   " + device_line(report) + '\n' : "") << "  problem  "
+       << problem_text(*report.problem) << '\n'
        << "  ring     layout " << name_of(report.layout) << ", direction " << name_of(report.direction)
        << ", mode " << name_of(report.mode) << "; " << ring_line(report) << '\n'
        << "  time     " << time_line(report) << '\n'

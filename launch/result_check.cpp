@@ -12,10 +12,10 @@ ResultPlan plan_result_check(const Session& session, const Problem& problem) {
 CheckOutcome check_result(Session& session, const Problem& problem, const Sharding& sharding,
                           const ResultPlan& plan, const CheckInputs& inputs, const ShardTensors& tensors) {
   const std::chrono::milliseconds patience = session.options.deadline;
-  const CheckedOutput output{.out = as_const(tensors.out_view), .lse = tensors.lse_view};
+  const CheckedOutput output{.out = as_const(tensors.views.out), .lse = tensors.views.lse};
   CheckOutcome outcome = check_output(*session.comm, problem, sharding, plan.rows, inputs, output, patience);
   if (session.options.direction == Direction::forward) return outcome;
-  const Gradients& g = tensors.gradients;
+  const Gradients& g = tensors.views.gradients;
   add_gradients(
       outcome,
       check_gradients(*session.comm, problem, sharding,

@@ -18,12 +18,12 @@ double median_of(const std::vector<Iteration>& iterations, double Iteration::*fi
 
 }  // namespace
 
-RingFacts::RingFacts(const RingAttention& ring, Direction direction)
+RingFacts::RingFacts(const RingAttention& ring, Direction direction, Backend computed_by)
     : backend(ring.backend()),
       hops(ring.plan().hops().size()),
       workspace_bytes(ring.workspace().total()),
-      planned(traffic_of(ring.problem(), ring.plan(), direction)),
-      bytes_to_move(bytes_of(ring.problem(), ring.plan(), direction)) {}
+      planned(traffic_of(ring.problem(), ring.plan(), direction, computed_by)),
+      bytes_to_move(bytes_of(ring.problem(), ring.plan(), direction, computed_by)) {}
 
 void require_planned_traffic(Session& session, const RingFacts& facts, const Iterations& iterations,
                              Mode mode) {
@@ -44,6 +44,7 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
                    const Iterations& iterations, const Ceilings& ceilings, std::uint64_t peak_rss) {
   const auto rank = static_cast<std::size_t>(session.rank());
   const std::vector<Iteration>& own = iterations[rank];
+  const auto if_timed = [&](double seconds) { return session.gpu ? std::nullopt : std::optional(seconds); };
   const RankFigures mine{.threads = session.threads(),
                          .cpus_allowed = static_cast<int>(session.placement.ranks[rank].cpus.size()),
                          .q_rows = sharding.q.rows(session.rank()),
@@ -51,8 +52,8 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
                          .seconds = median_of(own, &Iteration::seconds),
                          .forward_seconds = median_of(own, &Iteration::forward),
                          .backward_seconds = median_of(own, &Iteration::backward),
-                         .compute_seconds = median_of(own, &Iteration::compute),
-                         .wait_seconds = median_of(own, &Iteration::wait),
+                         .compute_seconds = if_timed(median_of(own, &Iteration::compute)),
+                         .wait_seconds = if_timed(median_of(own, &Iteration::wait)),
                          .fma_peak = ceilings.fma_peak,
                          .read_bandwidth = ceilings.read_bandwidth,
                          .bytes_to_move = facts.bytes_to_move,
@@ -64,10 +65,17 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
   report.command = session.options.command;
   report.problem = &problem;
   report.layout = session.options.problem.layout;
-  report.communicator = session.comm_name;
+  report.communicator = session.ring_name;
+  report.communicator_why = session.ring_why;
   report.backend = facts.backend;
   report.isa = facts.backend.substr(facts.backend.find('/') + 1);
-  report.product = cpu_product(problem.dtype, session.options.isa);
+  if (session.gpu) {
+    report.device = session.gpu->device;
+    report.gpus = session.gpu->placement.ranks;
+    report.product = device_peak(*report.device, problem.dtype).unit;
+  } else {
+    report.product = cpu_product(problem.dtype, session.options.isa);
+  }
   report.direction = session.options.direction;
   report.mode = session.options.mode;
   report.oversubscribed = session.placement.oversubscribed();
@@ -82,8 +90,8 @@ Report make_report(Session& session, const Problem& problem, const Sharding& sha
   report.seconds = spread_of(slowest(iterations, &Iteration::seconds));
   report.forward_seconds = spread_of(slowest(iterations, &Iteration::forward)).median;
   report.backward_seconds = spread_of(slowest(iterations, &Iteration::backward)).median;
-  report.compute_seconds = spread_of(slowest(iterations, &Iteration::compute)).median;
-  report.wait_seconds = spread_of(slowest(iterations, &Iteration::wait)).median;
+  report.compute_seconds = if_timed(spread_of(slowest(iterations, &Iteration::compute)).median);
+  report.wait_seconds = if_timed(spread_of(slowest(iterations, &Iteration::wait)).median);
   report.test_fault = session.faults.text;
   return report;
 }

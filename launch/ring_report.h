@@ -11,7 +11,7 @@ namespace ringattn::launch {
 // What is known of the ring once it has turned; the object itself may be gone.
 struct RingFacts {
   // Made after its last pass: the workspace is what the ring holds by then.
-  RingFacts(const RingAttention& ring, Direction direction);
+  RingFacts(const RingAttention& ring, Direction direction, Backend computed_by);
   std::string backend;
   std::size_t hops = 0;
   std::uint64_t workspace_bytes = 0;
@@ -23,7 +23,7 @@ struct RingFacts {
 void require_planned_traffic(Session& session, const RingFacts& facts, const Iterations& iterations,
                              Mode mode);
 
-// What this rank's threads can do at best; 0 = not measured.
+// What this rank's threads, or its part of a GPU, can do at best; 0 = not known.
 struct Ceilings {
   double fma_peak = 0;        // FLOP/s
   double read_bandwidth = 0;  // bytes/s

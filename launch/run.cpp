@@ -7,6 +7,7 @@
 #include "launch/problem_options.h"
 #include "launch/result_check.h"
 #include "launch/ring_report.h"
+#include "launch/ring_tensors.h"
 #include "launch/run_files.h"
 #include "launch/spoil.h"
 #include "launch/steps.h"
@@ -98,14 +99,21 @@ class Run {
   std::pair<RingFacts, Iterations> turn_ring() {
     std::optional<RingAttention> ring;
     shared_call(
-        [&] { ring.emplace(session_.comm, problem_, sharding_, session_.ring_options(options().mode)); });
+        [&] { ring.emplace(session_.ring, problem_, sharding_, session_.ring_options(options().mode)); });
+    std::optional<RingTensors> on_ring;
+    step([&] { on_ring.emplace(tensors_, session_.stream()); });
     const IterationHooks hooks{.sleep = session_.faults.sleep_of(session_.rank()),
                                .before = [&](int, int, bool) { progress_.show("computing"); }};
-    Iterations iterations =
-        time_iterations(*ring, *session_.comm, tensors_, options().direction, {}, hooks, options().deadline);
-    RingFacts facts(*ring, options().direction);
+    const RingRun run{.ring = *ring,
+                      .ranks = *session_.comm,
+                      .link = *session_.ring,
+                      .tensors = on_ring->views(),
+                      .stream = session_.stream()};
+    Iterations iterations = time_iterations(run, options().direction, {}, hooks, options().deadline);
+    RingFacts facts(*ring, options().direction, session_.backend());
     require_planned_traffic(session_, facts, iterations, options().mode);
     step([&] {
+      on_ring->fetch();
       const ResultPlan plan = plan_result_check(session_, problem_);
       spoil_result(session_.faults, plan.rows, plan.keys, sharding_, session_.rank(), tensors_);
     });
@@ -145,8 +153,8 @@ class Run {
 
 }  // namespace
 
-void run(const std::shared_ptr<Communicator>& comm, const Options& options, bool ranks_are_threads) {
-  Session session = open_session(comm, options, ranks_are_threads);
+void run(const std::shared_ptr<Communicator>& comm, const Options& options, const Seat& seat) {
+  Session session = open_session(comm, options, seat);
   std::optional<Output> output;
   std::optional<InputFiles> inputs;
   std::optional<Shapes> shapes;

@@ -42,15 +42,15 @@ struct Target {
 Target target_of(Spoilt spoilt, ShardTensors& t) {
   switch (spoilt) {
     case Spoilt::dq:
-      return {t.dq, t.gradients.dq};
+      return {t.dq, t.views.gradients.dq};
     case Spoilt::dk:
-      return {t.dk, t.gradients.dk};
+      return {t.dk, t.views.gradients.dk};
     case Spoilt::dv:
-      return {t.dv, t.gradients.dv};
+      return {t.dv, t.views.gradients.dv};
     case Spoilt::out:
       break;
   }
-  return {t.out, t.out_view};
+  return {t.out, t.views.out};
 }
 
 }  // namespace

@@ -51,20 +51,20 @@ ShardTensors allocate_shard(const Problem& problem, const Sharding& sharding, in
   const auto view = [&](std::vector<std::byte>& data, index_t rows, index_t h, index_t dim) {
     return dense_view(static_cast<void*>(data.data()), problem.dtype, {heads.batch, rows, h, dim});
   };
-  t.q_view = as_const(view(t.q, q_rows, heads.num_heads, heads.head_dim));
-  t.k_view = as_const(view(t.k, k_rows, heads.num_heads_kv, heads.head_dim));
-  t.v_view = as_const(view(t.v, k_rows, heads.num_heads_kv, heads.head_dim_v));
-  t.out_view = view(t.out, q_rows, heads.num_heads, heads.head_dim_v);
-  t.lse_view = dense_lse(t.lse.data(), heads.batch, heads.num_heads, q_rows);
+  t.views.q = as_const(view(t.q, q_rows, heads.num_heads, heads.head_dim));
+  t.views.k = as_const(view(t.k, k_rows, heads.num_heads_kv, heads.head_dim));
+  t.views.v = as_const(view(t.v, k_rows, heads.num_heads_kv, heads.head_dim_v));
+  t.views.out = view(t.out, q_rows, heads.num_heads, heads.head_dim_v);
+  t.views.lse = dense_lse(t.lse.data(), heads.batch, heads.num_heads, q_rows);
   if (pass == Pass::forward) return t;
   t.dout.resize(t.out.size());
   t.dq.assign(t.q.size(), kPoison);
   t.dk.assign(t.k.size(), kPoison);
   t.dv.assign(t.v.size(), kPoison);
-  t.dout_view = as_const(view(t.dout, q_rows, heads.num_heads, heads.head_dim_v));
-  t.gradients = {.dq = view(t.dq, q_rows, heads.num_heads, heads.head_dim),
-                 .dk = view(t.dk, k_rows, heads.num_heads_kv, heads.head_dim),
-                 .dv = view(t.dv, k_rows, heads.num_heads_kv, heads.head_dim_v)};
+  t.views.dout = as_const(view(t.dout, q_rows, heads.num_heads, heads.head_dim_v));
+  t.views.gradients = {.dq = view(t.dq, q_rows, heads.num_heads, heads.head_dim),
+                       .dk = view(t.dk, k_rows, heads.num_heads_kv, heads.head_dim),
+                       .dv = view(t.dv, k_rows, heads.num_heads_kv, heads.head_dim_v)};
   return t;
 }
 

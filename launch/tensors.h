@@ -9,24 +9,24 @@
 
 namespace ringattn::launch {
 
+// A shard as the ring takes it, wherever it lies.
+struct ShardViews {
+  ConstTensorView q, k, v;
+  TensorView out;
+  LseView lse;
+  ConstTensorView dout;  // this and the gradients have no dimensions in Pass::forward
+  Gradients gradients;
+
+  BackwardInputs backward_inputs() const {
+    return {.dout = dout, .q = q, .k = k, .v = v, .out = as_const(out), .lse = as_const(lse)};
+  }
+};
+
 struct ShardTensors {
   std::vector<std::byte> q, k, v, out;
   std::vector<float> lse;
   std::vector<std::byte> dout, dq, dk, dv;  // empty in Pass::forward
-  ConstTensorView q_view, k_view, v_view;
-  TensorView out_view;
-  LseView lse_view;
-  ConstTensorView dout_view;
-  Gradients gradients;
-
-  BackwardInputs backward_inputs() const {
-    return {.dout = dout_view,
-            .q = q_view,
-            .k = k_view,
-            .v = v_view,
-            .out = as_const(out_view),
-            .lse = as_const(lse_view)};
-  }
+  ShardViews views;                         // of these
 };
 
 // Bytes that allocate_shard takes for a rank.

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/chapter.h"
 #include "kernels/cuda/device_error.h"
+#include "kernels/cuda/devices.h"
 #include "src/error.h"
 
 namespace ringattn::cuda {
@@ -58,3 +59,9 @@ const Chapter& chapter_for(const KernelConfig& config) {
 }
 
 }  // namespace ringattn::cuda
+
+std::vector<std::string_view> ringattn::cuda_chapters() {
+  std::vector<std::string_view> names;
+  for (const cuda::Chapter* chapter : cuda::chapters()) names.emplace_back(chapter->name);
+  return names;
+}

@@ -78,7 +78,7 @@ ShardTensors right_output(const Problem& p, const Sharding& sharding, int rank) 
       for (index_t h = 0; h < s.num_heads; ++h) {
         for (index_t e = 0; e < s.head_dim_v; ++e) {
           const index_t from = ((b * p.seqlen_q() + i) * s.num_heads + h) * s.head_dim_v + e;
-          const auto to = static_cast<std::size_t>(t.out_view.offset(b, row, h) + e) * size_of(p.dtype);
+          const auto to = static_cast<std::size_t>(t.views.out.offset(b, row, h) + e) * size_of(p.dtype);
           store_element(p.dtype, static_cast<float>(result.out[static_cast<std::size_t>(from)]),
                         t.out.data() + to);
         }
@@ -102,7 +102,7 @@ CheckOutcome outcome_of(const Problem& p, int ranks, LayoutKind kind, const Spoi
     ShardTensors t = right_output(p, sharding, comm->rank());
     if (spoil) spoil(comm->rank(), plan, sharding, t);
     outcomes[static_cast<std::size_t>(comm->rank())] = check_output(
-        *comm, p, sharding, plan, inputs_of(p), {.out = as_const(t.out_view), .lse = t.lse_view}, 10s);
+        *comm, p, sharding, plan, inputs_of(p), {.out = as_const(t.views.out), .lse = t.views.lse}, 10s);
   });
   for (const CheckOutcome& outcome : outcomes) {
     EXPECT_EQ(outcome.passed, outcomes[0].passed);
@@ -207,7 +207,7 @@ TEST(Check, KnowsRowsThatSeeNothing) {
     std::ranges::fill(t.out, std::byte{0});
     std::ranges::fill(t.lse, right ? -std::numeric_limits<float>::infinity() : 0.0f);
     const CheckOutcome outcome = check_output(*comm, p, sharding, plan_check(p, 16), inputs_of(p),
-                                              {.out = as_const(t.out_view), .lse = t.lse_view}, 10s);
+                                              {.out = as_const(t.views.out), .lse = t.views.lse}, 10s);
     EXPECT_EQ(outcome.passed, right) << outcome.text;
   }
 }

@@ -22,6 +22,7 @@ TEST(CommandLine, AnUnknownInstructionSetIsRefusedWithTheKnownOnes) {
   const Ended ended = ringattn(words("bench --seqlen 8 --isa AVX99"));
   EXPECT_NE(ended.err.find("--isa is 'AVX99'"), std::string::npos) << ended.err;
   EXPECT_NE(ended.err.find("auto, "), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("sm_80"), std::string::npos) << ended.err;  // of the other backend
 }
 
 TEST(CommandLine, AMalformedThreadVariableIsNamed) {
@@ -56,6 +57,10 @@ TEST(Info, NamesWhatThisBuildHas) {
   EXPECT_GE(json["cpus_allowed"], 1);
   EXPECT_TRUE(json.contains("mpi_library"));
   EXPECT_TRUE(json.contains("cuda_found"));
+  EXPECT_TRUE(json["devices"].is_array());
+  // Either a GPU can be used or the reason is there.
+  EXPECT_EQ(json["cuda_unavailable"].is_string(), ended.err.find("none can be used: ") != std::string::npos);
+  EXPECT_EQ(json["nccl_found"].is_null(), json["nccl_version"].is_null());
   EXPECT_NE(ended.err.find("instruction sets"), std::string::npos);
 }
 

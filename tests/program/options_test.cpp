@@ -58,6 +58,24 @@ INSTANTIATE_TEST_SUITE_P(
                     Refused{"bench --seqlen 8 -- x", {"'x'"}},
                     Refused{"--help bench", {"'bench'", "--help"}}));
 
+INSTANTIATE_TEST_SUITE_P(
+    Backend, RefusedOptions,
+    testing::Values(Refused{"bench --seqlen 8 --backend gpu", {"--backend", "'gpu'", "auto, cpu, cuda"}},
+                    Refused{"plan --ranks 2 --seqlen 8 --backend cuda", {"--backend 'cuda'", "run, bench"}},
+                    Refused{"info --backend cuda", {"--backend 'cuda'", "run, bench"}},
+                    Refused{"bench --seqlen 8 --communicator ncc",
+                            {"--communicator", "'ncc'", "auto, self, threads, mpi, nccl"}},
+                    Refused{"bench --seqlen 8 --communicator nccl --ranks 2", {"--ranks", "threads"}},
+                    Refused{"bench --seqlen 8 --communicator nccl --backend cpu",
+                            {"--communicator 'nccl'", "--backend is 'cpu'"}}));
+
+TEST(BackendOptions, AreKeptAsTheyAreGiven) {
+  EXPECT_EQ(parsed("bench --seqlen 8").backend, BackendChoice::automatic);
+  EXPECT_EQ(parsed("bench --seqlen 8 --backend cuda").backend, BackendChoice::cuda);
+  EXPECT_EQ(parsed("bench --seqlen 8 --backend cpu").backend, BackendChoice::cpu);
+  EXPECT_EQ(parsed("bench --seqlen 8 --communicator nccl").communicator, CommunicatorKind::nccl);
+}
+
 // A gradient and the gradient it starts from go together; outputs have names of their own.
 INSTANTIATE_TEST_SUITE_P(
     Gradients, RefusedOptions,

@@ -13,7 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 ExitCode run(int ranks, const std::function<void(Communicator&)>& body) {
-  return run_thread_ranks(ranks, [&](const std::shared_ptr<Communicator>& comm, bool) { body(*comm); });
+  return run_thread_ranks(ranks,
+                          [&](const std::shared_ptr<Communicator>& comm, const Seat&) { body(*comm); });
 }
 
 TEST(Steps, AFailureInASharedStepEndsAllRanksWithItsCode) {

@@ -11,9 +11,10 @@ struct Config {
   bool race_check = true;       // SIMT_RACE=0: off; finds a missing barrier or event whatever the schedule
   bool trap_poison = false;     // SIMT_TRAP=1: fault where ldmatrix first reads unwritten memory
   unsigned workers = 1;         // SIMT_WORKERS: OS threads that share the blocks of a launch
-  int devices = 8;              // that cudaGetDeviceCount finds
-  int compute_capability = 90;  // of each of them: 80 or 90
+  int devices = 8;              // SIMT_DEVICES: that cudaGetDeviceCount finds
+  int compute_capability = 90;  // SIMT_CAPABILITY: of each of them, 80 or 90
   std::size_t device_bytes = std::size_t{4} << 30;  // memory of each
+  bool driver = true;  // SIMT_DRIVER=0: as on a machine without one, where the runtime finds nothing
 };
 
 inline Config& config() {
@@ -24,6 +25,9 @@ inline Config& config() {
     if (const char* s = std::getenv("SIMT_TRAP")) v.trap_poison = *s != '0';
     if (const char* s = std::getenv("SIMT_WORKERS"))
       v.workers = static_cast<unsigned>(std::strtoul(s, nullptr, 10));
+    if (const char* s = std::getenv("SIMT_DEVICES")) v.devices = std::atoi(s);
+    if (const char* s = std::getenv("SIMT_CAPABILITY")) v.compute_capability = std::atoi(s);
+    if (const char* s = std::getenv("SIMT_DRIVER")) v.driver = *s != '0';
     return v;
   }();
   return c;

@@ -11,7 +11,7 @@ namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
 
-bool exists(int device) { return device >= 0 && device < simt::config().devices; }
+bool exists(int device) { return simt::config().driver && device >= 0 && device < simt::config().devices; }
 
 }  // namespace
 
@@ -36,6 +36,10 @@ const char* cudaGetErrorName(cudaError_t e) {
       return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidMemcpyDirection:
       return "cudaErrorInvalidMemcpyDirection";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle:
@@ -59,6 +63,10 @@ const char* cudaGetErrorString(cudaError_t e) {
       return "invalid configuration argument";
     case cudaErrorInvalidMemcpyDirection:
       return "invalid copy direction for memcpy";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle:
@@ -73,7 +81,12 @@ const char* cudaGetErrorString(cudaError_t e) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = simt::config().devices, cudaSuccess; }
+// CUDA's answers: a driver that is missing is version 0, and too old for every runtime.
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = simt::config().driver ? simt::config().devices : 0;
+  if (!simt::config().driver) return noted(cudaErrorInsufficientDriver);
+  return noted(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
+}
 cudaError_t cudaSetDevice(int device) {
   if (!exists(device)) return noted(cudaErrorInvalidDevice);
   return simt::current_device = device, cudaSuccess;
@@ -99,6 +112,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->l2CacheSize = (hopper ? 50 : 40) * 1024 * 1024;
   p->memoryBusWidth = hopper ? 6144 : 5120;
   p->pciBusID = device;
+  p->uuid.bytes[0] = static_cast<char>(0xF0);  // a byte above 127 among them
+  p->uuid.bytes[15] = static_cast<char>(device);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -137,7 +152,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   return cudaSuccess;
 }
-cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) {
+  return *version = simt::config().driver ? 13000 : 0, cudaSuccess;
+}
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
