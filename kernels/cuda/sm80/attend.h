@@ -3,10 +3,8 @@
 // operand that is read from shared memory serves two products. 64 keys at a time (32 where head_dim_v is
 // above 96: sums and scores share 255 registers), in two buffers: while one is worked on, the other is
 // copied.
-//
-// Where the queries are few, the rows of a block are those of several heads that read the same keys: row t is
-// query t % group_rows of head t / group_rows.
 #pragma once
+#include "kernels/cuda/sm80/block_rows.h"
 #include "kernels/cuda/sm80/nonfinite.h"
 #include "kernels/cuda/sm80/softmax.h"
 
@@ -27,50 +25,6 @@ struct AttendTiles {
   static constexpr int kValues = K::kBytes, kFlags = kValues + V::kBytes, kBuffer = kFlags + 4 * kWarps;
   static constexpr int kTotal = Q::kBytes + 2 * kBuffer;
 };
-
-// The queries that are the rows of a block.
-struct BlockRows {
-  index_t head, first;  // of row 0
-  int heads, valid;     // that exist, and queries of each
-  int group_rows;
-
-  // Row t as heads and queries counted through, `rows` of a head; -1: there is none.
-  __device__ __forceinline__ index_t at(int t, index_t rows) const {
-    const int query = t & (group_rows - 1), h = t / group_rows;  // a power of two
-    return h < heads && query < valid ? (head + h) * rows + first + query : -1;
-  }
-};
-
-__device__ __forceinline__ Group block_group(const AttendParams& a) {
-  return ptx::load_global(a.walk.groups + blockIdx.x % static_cast<unsigned>(a.walk.count));
-}
-
-// Cheap to form, and formed where it is wanted rather than kept in registers.
-__device__ __forceinline__ BlockRows block_rows(const AttendParams& a, int rows) {
-  const Group group = block_group(a);
-  const index_t pack = rows / a.group_rows, packs = (a.heads_a_kv + pack - 1) / pack;
-  const index_t at = blockIdx.x / static_cast<unsigned>(a.walk.count);
-  const index_t skipped = at % packs * pack, heads = a.heads_a_kv - skipped;
-  const index_t left = a.q_rows - group.first_row;
-  return {.head = at / packs * a.heads_a_kv + skipped,
-          .first = group.first_row,
-          .heads = static_cast<int>(heads < pack ? heads : pack),
-          .valid = static_cast<int>(left < a.group_rows ? left : a.group_rows),
-          .group_rows = a.group_rows};
-}
-
-// Whether any row of the warp sees any column. Its rows may be of several heads, and then are all queries.
-template <class Tiles>
-__device__ __forceinline__ bool warp_sees(const AttendParams& a, const Step& step, int row0) {
-  if (a.group_rows < Tiles::kWarpRows) return step.any_visible(0, a.group_rows);
-  const int begin = row0 & (a.group_rows - 1);
-  return step.any_visible(begin, begin + Tiles::kWarpRows);
-}
-
-// What the row of a lane sees, of the part of 16 rows from row0 on.
-__device__ __forceinline__ Step::Seen seen_by(const AttendParams& a, const Step& step, int row0, int half) {
-  return step.seen_by((row0 + row_of_lane(half)) & (a.group_rows - 1));
-}
 
 // s = q k^T of a warp's rows.
 template <class T, class Tiles>
@@ -172,6 +126,47 @@ __device__ __forceinline__ void add_to_state(const AttendParams& a, const BlockR
   }
 }
 
+// Starts copying the queries; the sums of this block are formed apart from what is carried (params.h says
+// why) and begin with 0, the maximum begins where it is.
+template <class T, class Tiles>
+__device__ __forceinline__ void begin_rows(const AttendParams& a, std::uint32_t q, int row0,
+                                           float (&o)[Tiles::kParts][Tiles::V::kChunks][4],
+                                           SoftmaxRows (&softmax)[Tiles::kParts]) {
+  const BlockRows rows = block_rows(a, Tiles::kRows);
+  Tiles::Q::load(q, a.q.stride, a.q.data, [&](int t) -> const void* {
+    const index_t row = rows.at(t, a.q.rows);
+    return row < 0 ? nullptr : row_at<const T>(a.q, 0, row);
+  });
+#pragma unroll
+  for (int m = 0; m < Tiles::kParts; ++m) {
+    clear(o[m]);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const index_t row = rows.at(row0 + 16 * m + row_of_lane(half), a.q.rows);
+      softmax[m].maximum[half] = row < 0 ? -INFINITY : ptx::load_global(a.maximum + row);
+      softmax[m].sum[half] = 0;
+    }
+  }
+}
+
+// What nonfinite.h says, for the values of a step of which something is hidden. All warps take part, those
+// that see nothing of it as well (`needed`).
+template <class T, class Tiles>
+__device__ __forceinline__ void set_nonfinite_apart(const AttendParams& a, const Step& step,
+                                                    std::uint32_t values, int row0, bool needed,
+                                                    float (&o)[Tiles::kParts][Tiles::V::kChunks][4]) {
+  if (needed) {
+#pragma unroll
+    for (int m = 0; m < Tiles::kParts; ++m)
+      add_nonfinite<T, typename Tiles::V, Tiles::kColumns, true>(o[m], values, [&](int half, int column) {
+        return seen_by(a, step, row0 + 16 * m, half).has(column);
+      });
+  }
+  __syncthreads();  // all have read them
+  erase_nonfinite<T, typename Tiles::V>(values);
+  __syncthreads();
+}
+
 template <class T, int kDim, int kDimV>
 __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
   using Tiles = AttendTiles<kDim, kDimV>;
@@ -186,29 +181,11 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
     ptx::cp_async_commit();
   };
 
-  // The sums of this block are formed apart from what is carried (params.h says why) and begin with 0; the
-  // maximum begins where it is.
   SoftmaxRows softmax[kParts];
   float o[kParts][Tiles::V::kChunks][4];
   auto place = first_place<kColumns>(a.walk, block_group(a));
-  {
-    const BlockRows rows = block_rows(a, Tiles::kRows);
-    Tiles::Q::load(q, a.q.stride, a.q.data, [&](int t) -> const void* {
-      const index_t row = rows.at(t, a.q.rows);
-      return row < 0 ? nullptr : row_at<const T>(a.q, 0, row);
-    });
-    load(buffer, place.step(a.walk));
-#pragma unroll
-    for (int m = 0; m < kParts; ++m) {
-      clear(o[m]);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const index_t row = rows.at(row0 + 16 * m + row_of_lane(half), a.q.rows);
-        softmax[m].maximum[half] = row < 0 ? -INFINITY : ptx::load_global(a.maximum + row);
-        softmax[m].sum[half] = 0;
-      }
-    }
-  }
+  begin_rows<T, Tiles>(a, q, row0, o, softmax);
+  load(buffer, place.step(a.walk));
   Fragment staying[Tiles::kQueriesStay ? kParts * (kDim / 16) : 1];
   if constexpr (Tiles::kQueriesStay) {
     ptx::cp_async_wait<0>();
@@ -223,7 +200,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
     const std::uint32_t values = buffer + Tiles::kValues, flags = buffer + Tiles::kFlags;
     // Whether nothing of it need be masked; whether this warp sees anything of it.
     const bool all = step.all_visible(0, block_rows(a, Tiles::kRows).valid, kColumns);
-    const bool needed = all || warp_sees<Tiles>(a, step, row0);
+    const bool needed = all || warp_sees(a, step, row0, Tiles::kWarpRows);
     ptx::cp_async_wait<0>();
     if (!all) set_flag(flags, own_nonfinite<T, typename Tiles::V>(values));
     __syncthreads();  // the buffer is there, for all, and the other one has been read
@@ -240,24 +217,11 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
 #pragma unroll
         for (int m = 0; m < kParts; ++m) soften_part<true>(s[m], o[m], softmax[m], a, step, row0 + 16 * m);
       }
-      if (any_flag(flags)) {
-        if (needed) {
-#pragma unroll
-          for (int m = 0; m < kParts; ++m)
-            add_nonfinite<T, typename Tiles::V, kColumns, true>(o[m], values, [&](int half, int column) {
-              return seen_by(a, step, row0 + 16 * m, half).has(column);
-            });
-        }
-        __syncthreads();  // all have read them
-        erase_nonfinite<T, typename Tiles::V>(values);
-        __syncthreads();
-      }
+      if (any_flag(flags)) set_nonfinite_apart<T, Tiles>(a, step, values, row0, needed, o);
     }
     if (needed) add_values<T, Tiles>(o, s, values);
     place = next;
-    const std::uint32_t done = buffer;
-    buffer = other;
-    other = done;
+    exchange(buffer, other);
   }
   const BlockRows rows = block_rows(a, Tiles::kRows);
 #pragma unroll

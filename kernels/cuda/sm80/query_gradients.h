@@ -32,6 +32,43 @@ __device__ __forceinline__ void to_score_gradients(float (&s)[kCount][4], const 
     }
 }
 
+// Of row `row` of a group; a row that does not exist is dead.
+__device__ __forceinline__ QueryNumbers numbers_at(const BackwardParams& a, index_t head, index_t first,
+                                                   int row, int valid) {
+  if (row >= valid) return {.high = -INFINITY, .low = 0, .delta = 0};
+  const index_t at = head * a.q.rows + first + row;
+  return {.high = ptx::load_global(a.numbers.high + at),
+          .low = ptx::load_global(a.numbers.low + at),
+          .delta = ptx::load_global(a.numbers.delta + at)};
+}
+
+// ds of a step, and in dq what its keys hold that is not finite. All warps take part, those that see nothing
+// of the step as well.
+template <class T, class Tiles>
+__device__ __forceinline__ void form_score_gradients(float (&s)[Tiles::kColumns / 8][4],
+                                                     const BackwardParams& a, const Step& step,
+                                                     const QueryNumbers (&query)[2], std::uint32_t q,
+                                                     std::uint32_t buffer, int row0, bool all, bool needed,
+                                                     float (&dq)[Tiles::K::kChunks][4]) {
+  float dp[Tiles::kColumns / 8][4];
+  if (needed) {
+    multiply<T, typename Tiles::Q, typename Tiles::K>(s, q, row0, buffer);
+    multiply<T, typename Tiles::Dout, typename Tiles::V>(dp, q + Tiles::kDout, row0, buffer + Tiles::kValues);
+  }
+  if (all) {
+    to_score_gradients(s, dp, a.scores, query, [&](int half, int) { return !query[half].dead(); });
+    return;
+  }
+  const Step::Seen seen[2] = {step.seen_by(row0 + row_of_lane(0)), step.seen_by(row0 + row_of_lane(1))};
+  const auto visible = [&](int half, int column) { return !query[half].dead() && seen[half].has(column); };
+  if (needed) to_score_gradients(s, dp, a.scores, query, visible);
+  if (!any_flag(buffer + Tiles::kFlags)) return;
+  if (needed) add_nonfinite<T, typename Tiles::K, Tiles::kColumns, false>(dq, buffer, visible);
+  __syncthreads();  // all have read them
+  erase_nonfinite<T, typename Tiles::K>(buffer);
+  __syncthreads();
+}
+
 template <class T, int kDim, int kDimV>
 __global__ void __launch_bounds__(kThreads) query_gradients_kernel(BackwardParams a) {
   using Tiles = QueryGradientTiles<kDim, kDimV>;
@@ -56,54 +93,26 @@ __global__ void __launch_bounds__(kThreads) query_gradients_kernel(BackwardParam
   load(buffer, place.step(a.walk));
   QueryNumbers query[2];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = row0 + row_of_lane(half);
-    query[half] = {.high = -INFINITY, .low = 0, .delta = 0};
-    if (row >= valid) continue;
-    const index_t at = head * a.q.rows + group.first_row + row;
-    query[half] = {.high = ptx::load_global(a.numbers.high + at),
-                   .low = ptx::load_global(a.numbers.low + at),
-                   .delta = ptx::load_global(a.numbers.delta + at)};
-  }
+  for (int half = 0; half < 2; ++half)
+    query[half] = numbers_at(a, head, group.first_row, row0 + row_of_lane(half), valid);
   float dq[Tiles::K::kChunks][4];
   clear(dq);
 
   while (place.left()) {
     const Step step = place.step(a.walk);
-    const std::uint32_t values = buffer + Tiles::kValues, flags = buffer + Tiles::kFlags;
     const bool all = step.all_visible(0, valid, kColumns);
     const bool needed = all || step.any_visible(row0, row0 + 16);
     ptx::cp_async_wait<0>();
-    if (!all) set_flag(flags, own_nonfinite<T, typename Tiles::K>(buffer));
+    if (!all) set_flag(buffer + Tiles::kFlags, own_nonfinite<T, typename Tiles::K>(buffer));
     __syncthreads();  // the buffer is there, for all, and the other one has been read
     const auto next = place.next(a.walk);
     if (next.left()) load(other, next.step(a.walk));
 
-    float s[kColumns / 8][4], dp[kColumns / 8][4];
-    if (needed) {
-      multiply<T, typename Tiles::Q, typename Tiles::K>(s, q, row0, buffer);
-      multiply<T, typename Tiles::Dout, typename Tiles::V>(dp, dout, row0, values);
-    }
-    if (all) {
-      to_score_gradients(s, dp, a.scores, query, [&](int half, int) { return !query[half].dead(); });
-    } else {
-      const Step::Seen seen[2] = {step.seen_by(row0 + row_of_lane(0)), step.seen_by(row0 + row_of_lane(1))};
-      const auto visible = [&](int half, int column) {
-        return !query[half].dead() && seen[half].has(column);
-      };
-      if (needed) to_score_gradients(s, dp, a.scores, query, visible);
-      if (any_flag(flags)) {
-        if (needed) add_nonfinite<T, typename Tiles::K, kColumns, false>(dq, buffer, visible);
-        __syncthreads();  // all have read them
-        erase_nonfinite<T, typename Tiles::K>(buffer);
-        __syncthreads();
-      }
-    }
-    if (needed) add_product<T, typename Tiles::K>(dq, s, buffer);
+    float ds[kColumns / 8][4];
+    form_score_gradients<T, Tiles>(ds, a, step, query, q, buffer, row0, all, needed, dq);
+    if (needed) add_product<T, typename Tiles::K>(dq, ds, buffer);
     place = next;
-    const std::uint32_t done = buffer;
-    buffer = other;
-    other = done;
+    exchange(buffer, other);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

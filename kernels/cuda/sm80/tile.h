@@ -133,4 +133,11 @@ __device__ __forceinline__ void clear(float (&sums)[kCount][4]) {
     for (int e = 0; e < 4; ++e) sums[n][e] = 0;
 }
 
+// Of the two buffers, when a step is done.
+__device__ __forceinline__ void exchange(std::uint32_t& buffer, std::uint32_t& other) {
+  const std::uint32_t done = buffer;
+  buffer = other;
+  other = done;
+}
+
 }  // namespace ringattn::cuda::sm80
