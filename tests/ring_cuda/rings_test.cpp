@@ -75,8 +75,8 @@ void expect_right(const DeviceRing& ring, const RandomProblem& p, int ranks, uns
 
 class CudaRings : public testing::TestWithParam<std::tuple<Carrier, int>> {};
 
-// Of the 11 x 5 x 5 combinations two fifths, so that each carrier meets each mask on two numbers of ranks,
-// and each number of ranks meets it over two carriers.
+// Of the 11 x 5 x 5 combinations one fifth, as in a Latin square: each carrier meets each mask on one number
+// of ranks, and each number of ranks meets it over one carrier.
 TEST_P(CudaRings, AreRightForTheirMasks) {
   const auto& [carrier, ranks] = GetParam();
   const auto all = carriers();
@@ -84,7 +84,7 @@ TEST_P(CudaRings, AreRightForTheirMasks) {
       static_cast<std::size_t>(std::ranges::find(all, carrier.name, &Carrier::name) - all.begin());
   const auto sights = masks();
   for (std::size_t i = 0; i < sights.size(); ++i) {
-    if ((place + static_cast<std::size_t>(ranks) + i) % 5 >= 2) continue;
+    if ((place + static_cast<std::size_t>(ranks) + i) % 5 != 0) continue;
     // So that each carrier and number of ranks meets other shapes, layouts and dtypes.
     const std::size_t number = place * 7 + static_cast<std::size_t>(ranks) * 11 + i;
     const LayoutKind layouts[] = {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped};
