@@ -13,9 +13,9 @@
 namespace ringattn {
 namespace {
 
-// Around where an MPI changes its way of sending: into the peer's buffers, by a rendezvous, and in several
-// chunks of our own (2 MiB), the last of one byte.
-constexpr std::array<std::size_t, 4> kSizes = {1, 4096, 70'001, (std::size_t{4} << 20) + 1};
+// Around where an MPI changes its way of sending: into the peer's buffers, by a rendezvous, and piece by
+// piece between devices.
+constexpr std::array<std::size_t, 4> kSizes = {1, 4096, 70'001, (std::size_t{1} << 20) + 1};
 
 constexpr Route kForth{.distance = 1, .channel = 0}, kBack{.distance = -1, .channel = 1};
 

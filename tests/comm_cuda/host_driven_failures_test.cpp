@@ -115,11 +115,13 @@ TEST_P(HostDriven, AbortIsHeardByAPeerThatWaits) {
   });
 }
 
+std::string name_of_carrier(
+    const testing::TestParamInfo<std::unique_ptr<DeviceCommunicator> (*)(RankThread&)>& t) {
+  const char* const names[] = {"staged", "direct", "device_ranks"};
+  return names[t.index];
+}
 INSTANTIATE_TEST_SUITE_P(Carriers, HostDriven, testing::Values(&staged, &direct, &device_ranks),
-                         [](const auto& tested) {
-                           const char* const names[] = {"staged", "direct", "device_ranks"};
-                           return std::string(names[tested.index]);
-                         });
+                         name_of_carrier);
 
 TEST(Staged, RefusesOptionsOutOfRange) {
   on_ranks(1, [](RankThread& me) {

@@ -28,10 +28,10 @@ DeviceRing ring_for(const Sharding& sharding, const RingOptions& options) {
 
 // All numbers of ranks and layouts, but not each with each: what is small costs as much as its ranks squared,
 // since a hop is a launch of at least one block of threads a head. A large one (1 MFLOP takes about a second)
-// has three rings, of which one is that of case A3.
+// has two rings, of which one is that of case A3.
 std::vector<RingShape> ring_shapes(const Problem& problem) {
   using enum LayoutKind;
-  if (forward_flops(problem) > 1e6) return {{2, striped}, {4, zigzag}, {5, contiguous}};
+  if (forward_flops(problem) > 1e6) return {{3, striped}, {4, zigzag}};
   return {{1, contiguous}, {2, zigzag},  {2, striped},   {3, contiguous},
           {3, zigzag},     {4, striped}, {5, contiguous}};
 }

@@ -1,4 +1,4 @@
-// Forward and backward of whole rings against float64: every carrier on 1 to 5 ranks, every kind of mask in
+// Forward and backward of whole rings against float64: every carrier on 1 to 5 ranks, every kind of mask, in
 // changing layouts, shapes, dtypes, modes and orders of the streams.
 #include <gtest/gtest.h>
 
@@ -75,20 +75,26 @@ void expect_right(const DeviceRing& ring, const RandomProblem& p, int ranks, uns
 
 class CudaRings : public testing::TestWithParam<std::tuple<Carrier, int>> {};
 
-TEST_P(CudaRings, IsRightForEveryMask) {
+// Of the 11 x 5 x 5 combinations one fifth, as in a Latin square: each carrier meets each mask on one number
+// of ranks, and each number of ranks meets it over one carrier.
+TEST_P(CudaRings, AreRightForTheirMasks) {
   const auto& [carrier, ranks] = GetParam();
-  // So that each carrier and number of ranks meets other combinations.
-  std::size_t number = carrier.name.size() * 7 + static_cast<std::size_t>(ranks) * 11;
-  for (const MaskCase& mask : masks()) {
+  const auto all = carriers();
+  const auto place =
+      static_cast<std::size_t>(std::ranges::find(all, carrier.name, &Carrier::name) - all.begin());
+  const auto sights = masks();
+  for (std::size_t i = 0; i < sights.size(); ++i) {
+    if ((place + static_cast<std::size_t>(ranks) + i) % 5 != 0) continue;
+    // So that each carrier and number of ranks meets other shapes, layouts and dtypes.
+    const std::size_t number = place * 7 + static_cast<std::size_t>(ranks) * 11 + i;
     const LayoutKind layouts[] = {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped};
-    const RandomProblem p{problem_of(mask, number), mask.visible, layouts[number / 2 % 3]};
-    const auto all = chapters(p.problem);
+    const RandomProblem p{problem_of(sights[i], number), sights[i].visible, layouts[number / 2 % 3]};
+    const auto taken = chapters(p.problem);
     const DeviceRing ring{.carrier = carrier,
                           .mode = number % 2 == 0 ? Mode::overlap : Mode::blocking,
                           .seed = number,
-                          .chapter = all[number / 3 % all.size()]};
+                          .chapter = taken[number / 3 % taken.size()]};
     expect_right(ring, p, ranks, static_cast<unsigned>(number));
-    ++number;
   }
 }
 
