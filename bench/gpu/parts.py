@@ -123,12 +123,16 @@ class Session:
         reasons: list[str] = []
         for command in commands:
             limit = command.share * self.limits[part]
+            known = len(self.report.lines)
             run = self.sanitized if part == "sanitizer" else self.checked
             ended = run(command.words, limit)
-            if ended.why:
-                reasons.append(f"{command.chapter}: {ended.why}" if command.chapter else ended.why)
-            if ended.why and command.chapter:
-                self.broken[command.chapter] = ended.why
+            why = ended.why
+            if ended.code == 1 and not any(x["status"] == "failed" for x in self.report.lines[known:]):
+                why = f"exit code 1 without a failed check: {' / '.join(ended.tail[-3:])}"  # such as a traceback
+            if why:
+                reasons.append(f"{command.chapter}: {why}" if command.chapter else why)
+            if why and command.chapter:
+                self.broken[command.chapter] = why
         mine = self.report.lines[before:]
         if not mine and not reasons:
             reasons = ["it checked nothing"]

@@ -93,6 +93,12 @@ class Acceptance(unittest.TestCase):
         self.assertIn("exit code -11", found["parts"]["units"]["why"])
         self.assertIn("illegal address", found["parts"]["units"]["why"])
 
+    def test_an_exit_code_without_a_failed_check_fails_its_part(self) -> None:
+        answers = {"info": info([DEVICE]), "units": says(OK, then="echo Traceback; exit 1")}
+        code, _, found = self.run_script(answers, "--only", "units")
+        self.assertEqual(code, 1)
+        self.assertIn("without a failed check: Traceback", found["parts"]["units"]["why"])
+
     def test_a_part_that_takes_too_long_is_ended_and_keeps_its_lines(self) -> None:
         answers = {"info": info([DEVICE]), "units": says(OK, then="sleep 60")}
         start = time.monotonic()
