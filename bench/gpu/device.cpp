@@ -47,6 +47,8 @@ std::vector<std::byte> DeviceBytes::host() const {
   return bytes;
 }
 
+bool device_lost() { return cudaDeviceSynchronize() != cudaSuccess; }
+
 std::vector<DeviceFacts> devices(std::string& why) {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {

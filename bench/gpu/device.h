@@ -45,6 +45,9 @@ class DeviceBytes {
   std::size_t size_ = 0;
 };
 
+// Whether an error was of the kind after which nothing in this process goes on, such as an illegal address.
+bool device_lost();
+
 struct DeviceFacts {
   std::string name;
   int capability = 0;  // 10 major + minor

@@ -171,7 +171,10 @@ void check_kernel(const KernelCase& p, const std::vector<std::string>& chapters,
 
 void check_kernels(Extent extent, const std::vector<std::string>& chapters, const MakeKernel& make,
                    Lines& lines) {
-  for (const KernelCase& problem : kernel_cases(extent)) check_kernel(problem, chapters, make, lines);
+  for (const KernelCase& problem : kernel_cases(extent)) {
+    check_kernel(problem, chapters, make, lines);
+    if (device_lost()) throw DeviceError("the device is lost since " + problem.name);
+  }
 }
 
 }  // namespace ringattn::acceptance

@@ -31,6 +31,7 @@ BackwardResult run_backward(Kernel& kernel, const KernelCase& problem, const Inp
 void check_kernel(const KernelCase& problem, const std::vector<std::string>& chapters, const MakeKernel& make,
                   Lines& lines);
 
+// All of them. Throws DeviceError if the device is lost on the way.
 void check_kernels(Extent extent, const std::vector<std::string>& chapters, const MakeKernel& make,
                    Lines& lines);
 

@@ -93,49 +93,77 @@ def info(program: pathlib.Path) -> dict[str, Any]:
     return found[0]
 
 
+@dataclasses.dataclass
+class Command:
+    words: list[str]
+    share: float  # of the part's time limit
+    chapter: str = ""  # the only one that it runs
+
+
 class Session:
-    """Runs parts on a GPU of that compute capability (10 major + minor)."""
+    """Runs parts on a GPU of that compute capability (10 major + minor).
+
+    Chapters are checked in processes of their own: one that hangs, or loses the device, takes nobody with it, and is
+    left out of what runs all of them in one process.
+    """
 
     def __init__(
         self, built: building.Built, report: Report, capability: int, quick: bool, limits: dict[str, float]
     ) -> None:
         self.built, self.report, self.capability, self.quick, self.limits = built, report, capability, quick, limits
+        self.broken: dict[str, str] = {}  # chapters, and why
 
     def run(self, part: str) -> None:
         start = time.monotonic()
         before = len(self.report.lines)
-        reasons: list[str] = []
-        for command, share in self.commands(part):
-            limit = share * self.limits[part]
-            ended = self.sanitized(command, limit) if part == "sanitizer" else self.checked(command, limit)
-            reasons += [ended.why] if ended.why else []
-        mine = self.report.lines[before:]
-        if not self.commands(part):
+        commands = self.commands(part)
+        if not commands:
             self.report.part(part, "not run", 0, "no compute-sanitizer here")
             return
+        reasons: list[str] = []
+        for command in commands:
+            limit = command.share * self.limits[part]
+            known = len(self.report.lines)
+            run = self.sanitized if part == "sanitizer" else self.checked
+            ended = run(command.words, limit)
+            why = ended.why
+            if ended.code == 1 and not any(x["status"] == "failed" for x in self.report.lines[known:]):
+                why = f"exit code 1 without a failed check: {' / '.join(ended.tail[-3:])}"  # such as a traceback
+            if why:
+                reasons.append(f"{command.chapter}: {why}" if command.chapter else why)
+            if why and command.chapter:
+                self.broken[command.chapter] = why
+        mine = self.report.lines[before:]
         if not mine and not reasons:
             reasons = ["it checked nothing"]
         failed = reasons or any(line["status"] == "failed" for line in mine)
+        if part == "speed":
+            reasons += [f"{name} left out, it broke before" for name in self.broken]
         self.report.part(part, "failed" if failed else "ok", time.monotonic() - start, "; ".join(reasons))
 
     def checked(self, command: list[str], limit: float) -> Ended:
         return run_lines(command, limit, self.report.add)
 
-    def commands(self, part: str) -> list[tuple[list[str], float]]:
-        """What a part starts, and which share of its time limit each may take."""
-        program, bridge = str(self.built.program), str(self.built.bridge)
+    def commands(self, part: str) -> list[Command]:
+        program, python = str(self.built.program), sys.executable
+        quick = ["--quick"] if self.quick else []
         extent = ["--extent", "small" if self.quick else "full"]
-        python = [sys.executable]
-        peers = ["--bridge", bridge, "--chapters", ",".join(self.chapters())] + (["--quick"] if self.quick else [])
+
+        def with_torch(script: str, chapters: list[str]) -> list[str]:
+            words = [python, str(HERE / script), "--bridge", str(self.built.bridge), "--chapters", ",".join(chapters)]
+            return words + quick
+
         if part == "units":
-            return [([program, "units"], 1)]
+            return [Command([program, "units"], 1)]
         if part == "kernels":
-            against_torch = python + [str(HERE / "torch_check.py")] + peers
-            return [([program, "kernels"] + extent, 0.6), (against_torch, 0.4)]
+            chapters = self.chapters()
+            share = 1 / len(chapters)
+            alone = [Command([program, "kernels", "--chapters", x] + extent, 0.45 * share, x) for x in chapters]
+            return alone + [Command(with_torch("torch_check.py", [x]), 0.55 * share, x) for x in chapters]
         if part == "rings":
-            return [([program, "rings"] + extent, 1)]
+            return [Command([program, "rings"] + extent, 1)]
         if part == "speed":
-            return [(python + [str(HERE / "speed.py")] + peers, 1)]
+            return [Command(with_torch("speed.py", [x for x in self.chapters() if x not in self.broken]), 1)]
         tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
         return sanitizer_commands(tool, program, self.quick) if tool else []
 
@@ -152,13 +180,13 @@ class Session:
         return ended if ended.code is None else dataclasses.replace(ended, code=0)
 
 
-def sanitizer_commands(tool: str, program: str, quick: bool) -> list[tuple[list[str], float]]:
+def sanitizer_commands(tool: str, program: str, quick: bool) -> list[Command]:
     extent = ["--extent", "tiny" if quick else "small"]
     commands = []
     for check in ("memcheck", "racecheck"):
         for what in (["units"], ["kernels"] + extent) + ((["rings", "--extent", "small"],) if check == "memcheck" else ()):
             commands.append([tool, "--tool", check, "--error-exitcode", "9", program] + what)
-    return [(command, 1 / len(commands)) for command in commands]
+    return [Command(words, 1 / len(commands)) for words in commands]
 
 
 def sanitizer_line(name: str, ended: Ended, found: list[dict[str, Any]]) -> dict[str, Any]:

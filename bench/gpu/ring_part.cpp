@@ -1,6 +1,7 @@
 // Checks of rings against the oracle.
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "bench/gpu/ring_tensors.h"
 #include "bench/gpu/rings.h"
@@ -51,8 +52,8 @@ Problem RingCase::problem() const { return {.shape = whole.shape, .dtype = whole
 Sharding RingCase::sharding() const { return Sharding::make(layout, whole.q_rows, whole.k_rows, ranks); }
 
 std::vector<RingCase> ring_cases(Extent extent) {
-  const index_t lq = extent == Extent::tiny ? 13 : extent == Extent::small ? 101 : 491;
-  const index_t lk = extent == Extent::tiny ? 17 : extent == Extent::small ? 113 : 509;
+  const index_t lq = extent == Extent::tiny ? 13 : extent == Extent::small ? 101 : 307;
+  const index_t lk = extent == Extent::tiny ? 17 : extent == Extent::small ? 113 : 331;
   const std::array<Setting, 4> usual{{{DType::bf16, {1, 2, 1, 64, 64}},
                                       {DType::f16, {2, 4, 2, 128, 128}},
                                       {DType::bf16, {1, 1, 1, 192, 128}},
@@ -63,12 +64,13 @@ std::vector<RingCase> ring_cases(Extent extent) {
                                       {DType::f32, {1, 3, 3, 16, 16}}}};
   const auto& settings = extent == Extent::tiny ? light : usual;
   std::vector<RingCase> cases;
-  std::size_t turn = 0;
   for (const int ranks : {1, 2, 4})
     for (const LayoutKind layout : {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped})
       for (int kind = 0; kind < 4; ++kind) {
-        if (extent != Extent::full && kind % 2 == 1 && ranks != 4) continue;
-        const Setting& s = settings[turn++ % settings.size()];
+        if (extent == Extent::small && kind % 2 == 1 && ranks != 4) continue;
+        if (extent == Extent::tiny && kind % 3 != 0) continue;
+        // Two settings a mask: a truth is computed once for each pair of them, and takes its time.
+        const Setting& s = settings[static_cast<std::size_t>(kind + (ranks == 2 ? 1 : 0)) % settings.size()];
         Mask mask = mask_of(kind, lq, lk);
         KernelCase whole{.name = std::string(name_of(s.dtype)) + " head_dim " +
                                  std::to_string(s.shape.head_dim) + " " + std::to_string(lq) + "x" +
@@ -108,10 +110,9 @@ std::vector<RingResult> run_ring(const RingCase& ring, const Inputs& inputs, con
   return results;
 }
 
-void check_ring(const RingCase& ring, const std::string& chapter, const OnRanks& on_ranks, Lines& lines) {
+void check_ring(const RingCase& ring, const Inputs& inputs, const Truth& truth, const std::string& chapter,
+                const OnRanks& on_ranks, Lines& lines) {
   Check result{.part = "rings", .name = ring.name(), .facts = {{"chapter", chapter}}};
-  const Inputs inputs = random_inputs(ring.whole, 1);
-  const Truth truth = truth_of(ring.whole, inputs);
   const auto judge = [&](const char* what, const std::vector<std::byte>& bytes, DType dtype,
                          const Expected& expected) {
     const double ratio = error_over_bound(doubles_of(bytes, dtype), expected);
@@ -140,7 +141,20 @@ void check_ring(const RingCase& ring, const std::string& chapter, const OnRanks&
 }
 
 void check_rings(Extent extent, const std::string& chapter, const OnRanks& on_ranks, Lines& lines) {
-  for (const RingCase& ring : ring_cases(extent)) check_ring(ring, chapter, on_ranks, lines);
+  struct Known {
+    Inputs inputs;
+    Truth truth;
+  };
+  std::map<std::string, Known> known;  // what is right depends on neither ranks nor layout
+  for (const RingCase& ring : ring_cases(extent)) {
+    const auto [place, fresh] = known.try_emplace(ring.whole.name);
+    Known& whole = place->second;
+    if (fresh) {
+      whole.inputs = random_inputs(ring.whole, 1);
+      whole.truth = truth_of(ring.whole, whole.inputs);
+    }
+    check_ring(ring, whole.inputs, whole.truth, chapter, on_ranks, lines);
+  }
 }
 
 }  // namespace ringattn::acceptance

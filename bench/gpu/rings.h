@@ -25,7 +25,7 @@ struct RingCase {
   Problem problem() const;
   Sharding sharding() const;
 };
-// All layouts at 1, 2 and 4 ranks; masks, groups of heads and dtypes take turns. Lengths are primes.
+// All layouts at 1, 2 and 4 ranks; groups of heads and dtypes go with the mask. Lengths are primes.
 std::vector<RingCase> ring_cases(Extent extent);
 
 // Whole tensors, put together from all ranks; NaN where no rank wrote.
@@ -38,7 +38,8 @@ std::vector<RingResult> run_ring(const RingCase& ring, const Inputs& inputs, con
                                  int runs, const OnRanks& on_ranks);
 
 // One check a case: near the oracle forward and backward, and the same bits in a second run.
-void check_ring(const RingCase& ring, const std::string& chapter, const OnRanks& on_ranks, Lines& lines);
+void check_ring(const RingCase& ring, const Inputs& inputs, const Truth& truth, const std::string& chapter,
+                const OnRanks& on_ranks, Lines& lines);
 void check_rings(Extent extent, const std::string& chapter, const OnRanks& on_ranks, Lines& lines);
 
 // Seconds of a forward and of a backward call of a ring of 4 against one rank, the same problem, taking

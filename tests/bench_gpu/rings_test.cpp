@@ -35,7 +35,8 @@ TEST(BenchGpuRings, AnErrorOfTheLibraryFailsTheCheck) {
   std::ostringstream text;
   Lines lines(text);
   const RingCase ring = ring_cases(Extent::tiny).front();
-  check_ring(ring, "sm_17", test::on_harness_ranks, lines);
+  const Inputs inputs = random_inputs(ring.whole, 1);
+  check_ring(ring, inputs, truth_of(ring.whole, inputs), "sm_17", test::on_harness_ranks, lines);
   EXPECT_EQ(lines.failed(), 1);
   EXPECT_NE(text.str().find("sm_17"), std::string::npos) << text.str();
 }
@@ -47,7 +48,8 @@ TEST(BenchGpuRings, AWrongAnswerFailsTheCheck) {
   for (RingCase ring : ring_cases(Extent::tiny)) {
     if (ring.ranks != 2) continue;
     ring.mask = Mask::window(ring.whole.q_rows, ring.whole.k_rows, {.left = 7, .right = 2});
-    check_ring(ring, "plain", test::on_harness_ranks, lines);
+    const Inputs inputs = random_inputs(ring.whole, 1);
+    check_ring(ring, inputs, truth_of(ring.whole, inputs), "plain", test::on_harness_ranks, lines);
   }
   EXPECT_GT(lines.written(), 0);
   EXPECT_EQ(lines.failed(), lines.written()) << text.str();

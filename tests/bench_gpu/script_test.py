@@ -93,6 +93,12 @@ class Acceptance(unittest.TestCase):
         self.assertIn("exit code -11", found["parts"]["units"]["why"])
         self.assertIn("illegal address", found["parts"]["units"]["why"])
 
+    def test_an_exit_code_without_a_failed_check_fails_its_part(self) -> None:
+        answers = {"info": info([DEVICE]), "units": says(OK, then="echo Traceback; exit 1")}
+        code, _, found = self.run_script(answers, "--only", "units")
+        self.assertEqual(code, 1)
+        self.assertIn("without a failed check: Traceback", found["parts"]["units"]["why"])
+
     def test_a_part_that_takes_too_long_is_ended_and_keeps_its_lines(self) -> None:
         answers = {"info": info([DEVICE]), "units": says(OK, then="sleep 60")}
         start = time.monotonic()
@@ -101,6 +107,31 @@ class Acceptance(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual(len(found["lines"]), 1)
         self.assertIn("time limit", found["parts"]["units"]["why"])
+
+    def test_a_chapter_that_breaks_takes_nobody_with_it(self) -> None:
+        kernels = f"""case "$3" in
+sm_90a) echo illegal address; kill -SEGV $$ ;;
+*) {says(OK | {"part": "kernels"})} ;;
+esac"""
+        torch_check = parts.Command([str(self.folder / "program"), "torch"], 0.1, "sm_80")
+        asked: list[list[str]] = []
+        real = parts.Session.commands
+
+        def commands(session: parts.Session, part: str) -> list:
+            found = real(session, part)
+            asked.extend(x.words for x in found)
+            if part == "speed":  # PyTorch may be missing here
+                return [parts.Command([str(self.folder / "program"), "speed"], 1)]
+            return [x for x in found if "torch_check.py" not in str(x.words)] + [torch_check]
+
+        answers = {"info": info([DEVICE]), "kernels": kernels, "torch": says(OK), "speed": says(OK | {"part": "speed"})}
+        with mock.patch.object(parts.Session, "commands", commands):
+            code, _, found = self.run_script(answers, "--only", "kernels,speed")
+        self.assertEqual(code, 1)
+        self.assertIn("sm_90a: exit code -11", found["parts"]["kernels"]["why"])
+        self.assertEqual(len(found["lines"]), 4)  # sm_80, plain, PyTorch, speed
+        self.assertIn("sm_90a left out", found["parts"]["speed"]["why"])
+        self.assertIn("sm_80,plain", asked[-1])
 
     def test_a_part_without_a_line_fails(self) -> None:
         code, _, found = self.run_script({"info": info([DEVICE]), "units": "exit 0"}, "--only", "units")
@@ -168,8 +199,8 @@ class Sanitizer(unittest.TestCase):
 
     def test_commands_name_tool_and_checks(self) -> None:
         commands = parts.sanitizer_commands("/bin/compute-sanitizer", "/bin/x", quick=True)
-        self.assertAlmostEqual(sum(share for _, share in commands), 1)
-        names = [" ".join([c[2]] + c[6:]) for c, _ in commands]
+        self.assertAlmostEqual(sum(command.share for command in commands), 1)
+        names = [" ".join([x.words[2]] + x.words[6:]) for x in commands]
         self.assertIn("memcheck kernels --extent tiny", names)
         self.assertIn("racecheck units", names)
 

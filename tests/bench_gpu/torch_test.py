@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
+import json
 import math
+import time
 import unittest
+from typing import Any
+from unittest import mock
 
 import folder  # noqa: F401
 
+import bridge
+import speed
 import torch_check
 from bridge import Case, Refused
 
@@ -85,6 +94,62 @@ class Peers(unittest.TestCase):
         x = torch.ones(3)
         self.assertEqual(contestants.difference(x, x), 0)
         self.assertTrue(math.isnan(contestants.difference(torch.tensor([1, 2, math.nan]), x)))
+
+
+def on_the_cpu(library: Any, name: str) -> Any:
+    """Chapters are played by PyTorch's flash attention for CPUs, and cuDNN is missing."""
+
+    def make(case: Case, tensors: Any) -> Any:
+        if name == "cuDNN":
+            raise Refused("no cuDNN on a CPU")
+        return contestants.Peer("flash", case, tensors)
+
+    return make
+
+
+def by_the_clock(call: Any, calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - start) / calls
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class Scripts(unittest.TestCase):
+    """The main functions of both scripts, with a CPU for a GPU."""
+
+    def lines_of(self, script: Any, cases: list[Case], chapters: str) -> tuple[int, list[dict]]:
+        out = io.StringIO()
+        with contextlib.ExitStack() as stack:
+            for where, name, what in (
+                (bridge, "load", lambda path: None),
+                (contestants, "maker", on_the_cpu),
+                (contestants, "Tensors", functools.partial(contestants.Tensors, device="cpu")),
+                (contestants, "timed", by_the_clock),
+                (contestants, "working_stream", contextlib.nullcontext),
+                (torch.cuda, "synchronize", lambda: None),
+                (script, "cases", lambda quick: iter(cases)),
+            ):
+                stack.enter_context(mock.patch.object(where, name, what))
+            stack.enter_context(contextlib.redirect_stdout(out))
+            code = script.main(["--bridge", "x", "--chapters", chapters])
+        return code, [json.loads(line) for line in out.getvalue().splitlines()]
+
+    def test_speed_prints_a_line_for_each_contestant_and_direction(self) -> None:
+        code, lines = self.lines_of(speed, [Case(32, 64, True, heads=2, heads_kv=2)], "sm_90a,plain")
+        self.assertEqual(code, 0, lines)
+        found = {(x["contestant"], x["direction"]): x["status"] for x in lines}
+        for direction in ("forward", "backward"):
+            for name in ("sm_90a", "plain", "flash"):
+                self.assertEqual(found[name, direction], "measured")
+            self.assertEqual(found["cuDNN", direction], "refused")
+
+    def test_torch_check_judges_every_case(self) -> None:
+        cases = [Case(32, 64, True, heads=2, heads_kv=2), Case(32, 64, True, heads=2, heads_kv=2, window=5)]
+        code, lines = self.lines_of(torch_check, cases, "plain")
+        self.assertEqual(code, 0, lines)
+        self.assertEqual([x["status"] for x in lines], ["ok", "ok", "refused", "refused"])
+        self.assertEqual([x["chapter"] for x in lines], ["plain", "flash", "plain", "flash"])
 
 
 if __name__ == "__main__":
