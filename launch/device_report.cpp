@@ -26,6 +26,7 @@ std::size_t gpus_in_use(const std::vector<RankGpu>& ranks) {
 
 double median_seconds(const std::vector<Iteration>& iterations) {
   std::vector<double> seconds;
+  seconds.reserve(iterations.size());
   for (const Iteration& iteration : iterations) seconds.push_back(iteration.seconds);
   return spread_of(std::move(seconds)).median;
 }

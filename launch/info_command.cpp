@@ -43,7 +43,7 @@ std::vector<std::string> texts(const Names& names) {
 }
 
 std::string cuda_line(const CudaMachine& machine) {
-  if (!cuda_built()) return machine.unavailable;
+  if (!cuda_built()) return "none in this build";
   return "toolkit " + std::string(kBuildCuda) + ", driver " +
          or_none(cuda_version(machine.driver_version), "none") + "; kernels " +
          joined(texts(cuda_chapters()));

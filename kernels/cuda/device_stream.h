@@ -47,7 +47,7 @@ class StreamMark {
   double seconds_since(const StreamMark& earlier) const;
 
  private:
-  void* event_ = nullptr;
+  [[maybe_unused]] void* event_ = nullptr;  // in a build without CUDA
 };
 
 // Bytes that can still be allocated on the calling thread's device, by whichever process comes first.

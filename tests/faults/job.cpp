@@ -24,8 +24,10 @@ std::string new_mark() {
          std::to_string(count++);
 }
 
-// This process's environment with `more` in place of entries of the same name.
-std::vector<std::string> merged_environment(const Environment& more, const std::string& mark) {
+// This process's environment with `more` in place of entries of the same name. GPUs are hidden, so that jobs
+// are the same on every machine.
+std::vector<std::string> merged_environment(Environment more, const std::string& mark) {
+  more.emplace("CUDA_VISIBLE_DEVICES", "");
   std::vector<std::string> entries{mark};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text(*entry);

@@ -31,6 +31,7 @@ std::string content(std::FILE* file) {
 [[noreturn]] void become(const Start& how, std::FILE* out, std::FILE* err) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "RINGATTN_TEST_FAULT"})
     unsetenv(name);
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // the same on every machine: no GPU
   for (const auto& [name, value] : how.environment) setenv(name.c_str(), value.c_str(), 1);
   if (how.address_space != 0) {
     const rlimit limit{how.address_space, how.address_space};
