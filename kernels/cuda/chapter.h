@@ -31,6 +31,7 @@ struct Chapter {
 };
 
 const Chapter& plain_chapter();
+const Chapter& sm_80_chapter();
 const Chapter& sm_90a_chapter();
 
 // The one that config.isa names, on the current device. "auto": the fastest that can do it. Throws UsageError

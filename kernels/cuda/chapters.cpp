@@ -9,7 +9,7 @@ namespace ringattn::cuda {
 namespace {
 
 // Fastest first.
-std::array<const Chapter*, 2> chapters() { return {&sm_90a_chapter(), &plain_chapter()}; }
+std::array<const Chapter*, 3> chapters() { return {&sm_90a_chapter(), &sm_80_chapter(), &plain_chapter()}; }
 
 int compute_capability() {
   int device = 0, major = 0, minor = 0;

@@ -111,6 +111,7 @@ class CudaKernel final : public Kernel {
                        .heads_a_kv = shape_.group(),
                        .head_dim = static_cast<int>(shape_.head_dim),
                        .dim_v = static_cast<int>(shape_.head_dim_v),
+                       .group_rows = rows_.attend,
                        .scores = scaling_.scores},
                       stream_);
     if (poll) poll();
@@ -152,6 +153,8 @@ class CudaKernel final : public Kernel {
                         .lse = lse.data,
                         .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
                         .to = row_numbers(),
+                        .loaded_q = rows_of(workspace_.data(), layout_.q),
+                        .loaded_dout = rows_of(workspace_.data() + layout_.dout_at, layout_.dout),
                         .stride = layout_.numbers.rows,
                         .rows = config_.q_rows,
                         .heads = shape_.num_heads,
