@@ -20,7 +20,7 @@ TEST(CudaSm90Forward, IsWhatAutoChoosesFor16Bits) {
   }
 }
 
-// Every shape that is compiled, filled and with columns to spare.
+// Every shape that is compiled, filled and with columns to spare, with at least two whole tiles in a row.
 TEST(CudaSm90Forward, EveryHeadDim) {
   struct Dims {
     index_t k, v;
@@ -39,12 +39,13 @@ TEST(CudaSm90Forward, EveryHeadDim) {
                        {64, 256}})
     for (const DType dtype : kDtypes) {
       SCOPED_TRACE(text(dtype) + " head_dim " + std::to_string(d.k) + ", " + std::to_string(d.v));
-      const Problem p = problem_of({1, 1, 1, d.k, d.v}, dtype, 67, 211, causal_tiles(67, 211));
+      const Problem p = problem_of({1, 1, 1, d.k, d.v}, dtype, 67, 331, causal_tiles(67, 331));
       const Inputs in = random_inputs(p, 11);
       expect_accurate(run_cuda("sm_90a", p, in), p, in);
     }
 }
 
+// The longer hop has runs of whole tiles, of which two are at work at once.
 TEST(CudaSm90Forward, EveryMaskAndGroupAcrossHops) {
   struct Heads {
     index_t q, kv;
@@ -52,11 +53,11 @@ TEST(CudaSm90Forward, EveryMaskAndGroupAcrossHops) {
   unsigned seed = 100;
   for (const Heads h : {Heads{3, 1}, {2, 2}, {6, 2}})
     for (const auto& tiles :
-         {full_tiles(149, 331), causal_tiles(149, 331), window_tiles(149, 331, 120, 30)}) {
+         {full_tiles(149, 461), causal_tiles(149, 461), window_tiles(149, 461, 320, 30)}) {
       SCOPED_TRACE("heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
-      const Problem p = problem_of({seed % 3 / 2 + 1, h.q, h.kv, 52, 64}, kDtypes[seed % 2], 149, 331, tiles);
+      const Problem p = problem_of({seed % 3 / 2 + 1, h.q, h.kv, 52, 64}, kDtypes[seed % 2], 149, 461, tiles);
       const Inputs in = random_inputs(p, ++seed);
-      expect_accurate(run_cuda("sm_90a", p, in, blocks_of(137, 331)), p, in);
+      expect_accurate(run_cuda("sm_90a", p, in, blocks_of(347, 461)), p, in);
     }
 }
 
