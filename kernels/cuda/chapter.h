@@ -31,8 +31,8 @@ struct Chapter {
 };
 
 const Chapter& plain_chapter();
-const Chapter& sm_90a_chapter();
 const Chapter& sm_80_chapter();
+const Chapter& sm_90a_chapter();
 
 // The one that config.isa names, on the current device. "auto": the fastest that can do it. Throws UsageError
 // naming isa, if there is no such chapter or it cannot do the configuration, and DeviceError, if it does not

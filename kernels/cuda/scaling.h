@@ -11,11 +11,11 @@ namespace ringattn::cuda {
 // softmax_scale * log2(e) is a power of two with a sign, which changes no bit of a mantissa, times a slope in
 // [1, 2), applied in fp32 to the difference of a score and the maximum: so scores carry no error but that of
 // summing, and equal scores have weight 1 exactly. fp32 queries are multiplied by the power when they are
-// loaded, as on the CPU; 16-bit ones could leave their range, so that only the sign, or 0, is: their scores
-// are multiplied by a power that is positive, and the largest product stays the largest score.
+// loaded, as on the CPU; 16-bit ones could leave their range, so that they are given the sign and their
+// scores the rest: the largest product of a row is then its largest score.
 struct Scaling {
-  double query = 1;  // what loaded queries are multiplied by
-  Scores scores{.factor = 1, .slope = 1};
+  double query = 1;                        // what loaded queries are multiplied by
+  Scores scores{.factor = 1, .slope = 1};  // factor >= 0
   // log2(e) with the relative error that the slope has by its rounding, up to 2^-24. Backward subtracts lse
   // times this from slope times score: then the error is one of the difference, and not of two numbers that
   // may be 20,000 (case A40).

@@ -21,7 +21,7 @@ std::string obstacle(const KernelConfig& config) {
   return {};
 }
 
-const Chapter& below() { return plain_chapter(); }
+const Chapter& below() { return sm_80_chapter(); }
 
 bool has_backward(index_t head_dim, index_t head_dim_v) {
   return head_dim <= sm90::kMostBackwardDim && head_dim_v <= sm90::kMostBackwardDim;

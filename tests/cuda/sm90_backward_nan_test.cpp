@@ -41,7 +41,7 @@ class CudaSm90BackwardNan : public ::testing::Test {
   void prepare(const std::vector<Tile>& tiles, DType dtype, index_t dim_v) {
     p_ = problem_of({1, 2, 1, 12, dim_v}, dtype, kQueries, kKeys, tiles);
     in_ = std::make_unique<BackwardInputs>(random_backward_inputs(p_, 31));
-    clean_ = std::make_unique<Gradients>(run_backward_cuda(p_, *in_));
+    clean_ = std::make_unique<Gradients>(run_backward_cuda("sm_90a", p_, *in_));
   }
 
   // Rows (of the given head, -1: of all) for which `bad` holds spoil their dq and, where dk and dv say so,
@@ -55,7 +55,7 @@ class CudaSm90BackwardNan : public ::testing::Test {
           seen[static_cast<std::size_t>(j)] = true;
           sees[static_cast<std::size_t>(i)] = true;
         }
-    const Gradients got = run_backward_cuda(p_, dirty);
+    const Gradients got = run_backward_cuda("sm_90a", p_, dirty);
     expect_rows("dq", clean_->dq, got.dq, [&](index_t h, index_t i, index_t) {
       return (head < 0 || h == head) && sees[static_cast<std::size_t>(i)];
     });
@@ -119,7 +119,7 @@ TEST_F(CudaSm90BackwardNan, RowsWithLseOfMinusInfinityAddNothing) {
     for (const index_t i : rows)
       for (const index_t head : {0, 1})
         in.lse[static_cast<std::size_t>(head * kQueries + i)] = -std::numeric_limits<float>::infinity();
-    const Gradients got = run_backward_cuda(p_, in);
+    const Gradients got = run_backward_cuda("sm_90a", p_, in);
     BackwardInputs bad = in;
     for (const index_t i : rows)
       for (const index_t head : {0, 1})
@@ -127,7 +127,7 @@ TEST_F(CudaSm90BackwardNan, RowsWithLseOfMinusInfinityAddNothing) {
           for (index_t e = 0; e < t->shape[3]; ++e) t->set(t->index(0, i, head, e), kNan);
     for (const index_t i : rows)
       for (index_t e = 0; e < 12; ++e) EXPECT_EQ(got.dq.get(got.dq.index(0, i, 0, e)), 0.0);
-    EXPECT_TRUE(same_bits(run_backward_cuda(p_, bad), got));
+    EXPECT_TRUE(same_bits(run_backward_cuda("sm_90a", p_, bad), got));
   }
 }
 

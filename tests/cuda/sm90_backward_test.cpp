@@ -20,7 +20,7 @@ TEST(CudaSm90Backward, EveryHeadDim) {
       SCOPED_TRACE(text(dtype) + " head_dim " + std::to_string(d.k) + ", " + std::to_string(d.v));
       const Problem p = problem_of({1, 1, 1, d.k, d.v}, dtype, 71, 139, causal_tiles(71, 139));
       const BackwardInputs in = random_backward_inputs(p, 11);
-      expect_accurate(run_backward_cuda(p, in), p, in);
+      expect_accurate(run_backward_cuda("sm_90a", p, in), p, in);
     }
 }
 
@@ -34,7 +34,7 @@ TEST(CudaSm90Backward, EveryMaskAndGroupAcrossHops) {
       SCOPED_TRACE("heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
       const Problem p = problem_of({seed % 3 / 2 + 1, h.q, h.kv, 52, 64}, kDtypes[seed % 2], 149, 211, tiles);
       const BackwardInputs in = random_backward_inputs(p, ++seed);
-      expect_accurate(run_backward_cuda(p, in, blocks_of(137, 211)), p, in);
+      expect_accurate(run_backward_cuda("sm_90a", p, in, blocks_of(137, 211)), p, in);
     }
 }
 
@@ -47,17 +47,17 @@ TEST(CudaSm90Backward, EveryLength) {
           problem_of({1, 2, 1, 12, 9}, DType::bf16, q_rows, k_rows,
                      (q_rows + k_rows) % 3 == 0 ? full_tiles(q_rows, k_rows) : causal_tiles(q_rows, k_rows));
       const BackwardInputs in = random_backward_inputs(p, 7);
-      expect_accurate(run_backward_cuda(p, in), p, in);
+      expect_accurate(run_backward_cuda("sm_90a", p, in), p, in);
     }
 }
 
 TEST(CudaSm90Backward, ManyTilesInAGroup) {
   const Problem documents = problem_of({1, 2, 1, 128, 128}, DType::bf16, 151, 151, random_documents(151, 2));
   const BackwardInputs in = random_backward_inputs(documents, 1);
-  expect_accurate(run_backward_cuda(documents, in), documents, in);
+  expect_accurate(run_backward_cuda("sm_90a", documents, in), documents, in);
   const Problem grid = problem_of({1, 3, 1, 64, 64}, DType::f16, 149, 251, random_grid(149, 251, 1));
   const BackwardInputs grid_in = random_backward_inputs(grid, 2);
-  expect_accurate(run_backward_cuda(grid, grid_in, blocks_of(147, 251)), grid, grid_in);
+  expect_accurate(run_backward_cuda("sm_90a", grid, grid_in, blocks_of(147, 251)), grid, grid_in);
 }
 
 TEST(CudaSm90Backward, BandsBeyond32Bits) {
@@ -67,7 +67,7 @@ TEST(CudaSm90Backward, BandsBeyond32Bits) {
     SCOPED_TRACE(std::to_string(band.lo) + " .. " + std::to_string(band.hi));
     const Problem p = problem_of({1, 1, 1, 8, 8}, DType::bf16, 97, 131, {{{0, 97}, {0, 131}, band}});
     const BackwardInputs in = random_backward_inputs(p, 3);
-    expect_accurate(run_backward_cuda(p, in), p, in);
+    expect_accurate(run_backward_cuda("sm_90a", p, in), p, in);
   }
 }
 
@@ -78,7 +78,7 @@ TEST(CudaSm90Backward, NarrowBands) {
       const Problem p =
           problem_of({1, 1, 1, 8, 8}, DType::bf16, 139, 171, {{{3, 130}, {5, 169}, {lo, lo + width}}});
       const BackwardInputs in = random_backward_inputs(p, 3);
-      expect_accurate(run_backward_cuda(p, in), p, in);
+      expect_accurate(run_backward_cuda("sm_90a", p, in), p, in);
     }
 }
 
@@ -91,7 +91,7 @@ TEST(CudaSm90Backward, EveryScale) {
       Problem p = problem_of({1, 2, 1, 12, 20}, dtype, 29, 71, causal_tiles(29, 71));
       p.scale = scale;
       const BackwardInputs in = random_backward_inputs(p, 6);
-      const Gradients got = run_backward_cuda(p, in);
+      const Gradients got = run_backward_cuda("sm_90a", p, in);
       expect_accurate(got, p, in);
       if (scale == 0) {
         EXPECT_EQ(largest(got.dq.doubles()), 0.0);
@@ -105,18 +105,18 @@ TEST(CudaSm90Backward, GradientsAreTurnedBack) {
   p.q_rotation = test_rotation(18, true, 72);
   p.k_rotation = test_rotation(18, true, 0);
   const BackwardInputs in = random_backward_inputs(p, 21);
-  expect_accurate(run_backward_cuda(p, in, blocks_of(64, 143)), p, in);
+  expect_accurate(run_backward_cuda("sm_90a", p, in, blocks_of(64, 143)), p, in);
 }
 
 // Whatever the order of the tiles and the order in which warps run and copies land.
 TEST(CudaSm90Backward, BitsAreTheSameEveryTime) {
   Problem p = problem_of({1, 1, 1, 128, 128}, DType::bf16, 131, 199, random_grid(131, 199, 3));
   const BackwardInputs in = random_backward_inputs(p, 9);
-  const Gradients first = run_backward_cuda(p, in, blocks_of(123, 199));
+  const Gradients first = run_backward_cuda("sm_90a", p, in, blocks_of(123, 199));
   std::ranges::reverse(p.tiles);
   const std::uint64_t seed = simt::config().seed;
   for (simt::config().seed = 50; simt::config().seed < 53; ++simt::config().seed)
-    EXPECT_TRUE(same_bits(first, run_backward_cuda(p, in, blocks_of(123, 199))));
+    EXPECT_TRUE(same_bits(first, run_backward_cuda("sm_90a", p, in, blocks_of(123, 199))));
   simt::config().seed = seed;
 }
 

@@ -67,7 +67,7 @@ Gradients run_backward_cuda(const std::string& isa, const Problem& problem, cons
                             const Blocks& blocks = {}, First first = First::zero);
 
 // The same questions to every chapter. INSTANTIATE_TEST_SUITE_P with kChapters, to which a new one is added.
-inline constexpr const char* kChapters[] = {"plain", "sm_80"};
+inline constexpr const char* kChapters[] = {"plain", "sm_80", "sm_90a"};
 
 class EveryChapter : public ::testing::TestWithParam<const char*> {
  protected:

@@ -112,7 +112,7 @@ struct Consumer {
     const Span seen[2] = {walk.seen_by(row), walk.seen_by(row + 8)};
     hide(s, seen);
     soften(s, state, shrink, a.scores);
-    ptx::pin(s);  // or registers are spilled where both are formed at once
+    ptx::pin(s);  // as in the loop: all weights first, then operands
     to_operand<T>(s, p);
     wait_v(tile);
     const auto& values = shared.v[slot_of(tile)];
@@ -131,7 +131,7 @@ struct Consumer {
   __device__ __forceinline__ bool attend_open(KeyWalk<S::kKeys>& walk) {
     form_scores();
     soften(s, state, shrink, a.scores);
-    ptx::pin(s);  // or registers are spilled where both are formed at once
+    ptx::pin(s);  // as in the loop: all weights first, then operands
     to_operand<T>(s, p);
     bool more = walk.next();
     bool next_open = more && open(walk);
