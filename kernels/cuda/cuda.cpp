@@ -1,15 +1,13 @@
 #include "kernels/cuda/cuda.h"
 
-#include <cstring>
-
 #include "kernels/check.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cuda/chapter.h"
 #include "kernels/cuda/device_error.h"
 #include "kernels/cuda/launches.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/scaling.h"
-#include "kernels/cuda/schedule.h"
+#include "kernels/cuda/sent.h"
 #include "src/error.h"
 
 namespace ringattn {
@@ -38,12 +36,14 @@ class CudaKernel final : public Kernel {
       : config_(config),
         shape_(config.shape),
         stream_(stream),
+        chapter_(chapter_for(config)),
+        rows_(chapter_.group_rows(config)),
         scaling_(scaling_of(config.softmax_scale, config.dtype)),
         layout_(config.shape, config.dtype, config.q_rows),
         workspace_(layout_.bytes(Pass::forward), stream),
         uploads_(stream) {}
 
-  std::string name() const override { return "cuda/plain"; }
+  std::string name() const override { return std::string("cuda/") + chapter_.name; }
 
   std::size_t block_bytes(index_t k_rows) const override {
     return cuda_block_bytes(shape_, config_.dtype, k_rows);
@@ -95,23 +95,25 @@ class CudaKernel final : public Kernel {
               const Poll& poll) override {
     check_block(block, block_bytes(k_rows), kBlockAlignment);
     const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
-    const SentWalk sent = send(query_schedule(tiles, config_.q_rows, k_rows));
-    launch_attend(config_.dtype,
-                  {.walk = sent.walk,
-                   .q = rows_of(workspace_.data(), layout_.q),
-                   .k = rows_of(block.data(), layout.k),
-                   .v = rows_of(block.data() + layout.k.bytes, layout.v),
-                   .o = state_o(),
-                   .maximum = numbers(layout_.numbers_at[0]),
-                   .sum = numbers(layout_.numbers_at[1]),
-                   .q_rows = config_.q_rows,
-                   .k_rows = k_rows,
-                   .all_heads = layout_.heads,
-                   .heads_a_kv = shape_.group(),
-                   .head_dim = static_cast<int>(shape_.head_dim),
-                   .dim_v = static_cast<int>(shape_.head_dim_v),
-                   .scores = scaling_.scores},
-                  stream_);
+    const SentWalk sent = send(uploads_, query_schedule(tiles, config_.q_rows, k_rows, rows_.attend));
+    if (sent.walk.count > 0)
+      chapter_.attend(config_.dtype,
+                      {.walk = sent.walk,
+                       .q = rows_of(workspace_.data(), layout_.q),
+                       .k = rows_of(block.data(), layout.k),
+                       .v = rows_of(block.data() + layout.k.bytes, layout.v),
+                       .o = state_o(),
+                       .maximum = numbers(layout_.numbers_at[0]),
+                       .sum = numbers(layout_.numbers_at[1]),
+                       .q_rows = config_.q_rows,
+                       .k_rows = k_rows,
+                       .all_heads = layout_.heads,
+                       .heads_a_kv = shape_.group(),
+                       .head_dim = static_cast<int>(shape_.head_dim),
+                       .dim_v = static_cast<int>(shape_.head_dim_v),
+                       .group_rows = rows_.attend,
+                       .scores = scaling_.scores},
+                      stream_);
     if (poll) poll();
   }
 
@@ -151,6 +153,8 @@ class CudaKernel final : public Kernel {
                         .lse = lse.data,
                         .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
                         .to = row_numbers(),
+                        .loaded_q = rows_of(workspace_.data(), layout_.q),
+                        .loaded_dout = rows_of(workspace_.data() + layout_.dout_at, layout_.dout),
                         .stride = layout_.numbers.rows,
                         .rows = config_.q_rows,
                         .heads = shape_.num_heads,
@@ -176,17 +180,17 @@ class CudaKernel final : public Kernel {
     check_gradients(gradients.bytes, gradient_bytes(k_rows), kBlockAlignment);
     if (gradients.fresh) clear_gradients(gradients.bytes);
     BackwardParams params = backward_params(block, k_rows, gradients.bytes);
-    const SentWalk queries = send(query_schedule(tiles, config_.q_rows, k_rows));
+    const SentWalk queries = send(uploads_, query_schedule(tiles, config_.q_rows, k_rows, rows_.queries));
     params.walk = queries.walk;
-    launch_query_gradients(config_.dtype, params, stream_);
+    if (params.walk.count > 0) chapter_.query_gradients(config_.dtype, params, stream_);
     if (poll) poll();
-    const SentWalk keys = send(key_schedule(tiles, config_.q_rows, k_rows));
+    const SentWalk keys = send(uploads_, key_schedule(tiles, config_.q_rows, k_rows, rows_.keys));
     if (gradients.arrived && keys.walk.count > 0) {
       while (gradients.arrived() < gradients.bytes.size())
         if (poll) poll();
     }
     params.walk = keys.walk;
-    launch_key_gradients(config_.dtype, params, stream_);
+    if (params.walk.count > 0) chapter_.key_gradients(config_.dtype, params, stream_);
     if (poll) poll();
   }
 
@@ -211,52 +215,8 @@ class CudaKernel final : public Kernel {
   }
 
  private:
-  // A schedule on the device, for as long as this lives; freed in the order of the stream.
-  struct SentWalk {
-    DeviceMemory memory;
-    Walk walk;
-  };
-  SentWalk send(const Schedule& schedule) {
-    if (schedule.groups.empty()) return {.memory = {}, .walk = {}};
-    const std::size_t groups = schedule.groups.size() * sizeof(Group);
-    const std::size_t pieces = schedule.pieces.size() * sizeof(Piece);
-    const std::span<std::byte> room = uploads_.room(groups + pieces);
-    std::memcpy(room.data(), schedule.groups.data(), groups);
-    std::memcpy(room.data() + groups, schedule.pieces.data(), pieces);
-    SentWalk sent{.memory = uploads_.send(), .walk = {}};
-    sent.walk = {.groups = reinterpret_cast<const Group*>(sent.memory.data()),
-                 .pieces = reinterpret_cast<const Piece*>(sent.memory.data() + groups),
-                 .count = static_cast<index_t>(schedule.groups.size())};
-    return sent;
-  }
-
-  struct SentAngles {
-    DeviceMemory memory;
-    Turn turn;
-  };
-  SentAngles send_angles(const Rotation& rotation, index_t rows, bool back) const {
-    if (rotation.dim == 0 || rows == 0) return {.memory = {}, .turn = {}};
-    const auto pairs = static_cast<std::size_t>(rotation.dim / 2);
-    const std::span<std::byte> room = uploads_.room(
-        static_cast<std::size_t>(checked_product({rows, rotation.dim, index_t{sizeof(float)}})));
-    auto* const angles = reinterpret_cast<float*>(room.data());
-    constexpr index_t kRowsATask = 64;
-    cpu::parallel_tasks(config_.threads, (rows + kRowsATask - 1) / kRowsATask, [&](index_t task, int) {
-      for (index_t row = task * kRowsATask; row < std::min((task + 1) * kRowsATask, rows); ++row) {
-        float* const cos = angles + row * rotation.dim;
-        rotation.angles(row, {cos, pairs}, {cos + pairs, pairs});
-      }
-    });
-    SentAngles sent{.memory = uploads_.send(), .turn = {}};
-    sent.turn = {.angles = reinterpret_cast<const float*>(sent.memory.data()),
-                 .dim = static_cast<int>(rotation.dim),
-                 .interleaved = rotation.interleaved,
-                 .back = back};
-    return sent;
-  }
-
   void load(const ConstTensorView& from, const Rotation& rotation, double factor, const Rows& to) const {
-    const SentAngles angles = send_angles(rotation, from.rows(), false);
+    const SentAngles angles = send(uploads_, rotation, from.rows(), false, config_.threads);
     launch_load(from.dtype,
                 {.from = tensor_of(from),
                  .to = to,
@@ -270,7 +230,7 @@ class CudaKernel final : public Kernel {
   }
 
   void store(const Rows& from, double factor, const TensorView& to, const Rotation& rotation) const {
-    const SentAngles angles = send_angles(rotation, to.rows(), true);
+    const SentAngles angles = send(uploads_, rotation, to.rows(), true, config_.threads);
     launch_store(to.dtype,
                  {.from = from,
                   .to = tensor_of(to),
@@ -317,6 +277,8 @@ class CudaKernel final : public Kernel {
   KernelConfig config_;
   HeadShape shape_;
   cudaStream_t stream_;
+  const Chapter& chapter_;
+  GroupRows rows_;
   Scaling scaling_;
   WorkspaceLayout layout_;
   DeviceMemory workspace_;
@@ -330,8 +292,6 @@ bool cuda_built() { return true; }
 
 std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
   check_config(config);
-  if (config.isa != "auto")
-    throw UsageError("isa: '" + config.isa + "' for the CUDA kernel; allowed is auto");
   return std::make_unique<CudaKernel>(config, static_cast<cudaStream_t>(stream));
 }
 

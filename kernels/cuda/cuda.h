@@ -22,13 +22,16 @@ bool cuda_built();
 //  - allocate() gives memory that is zeroed and freed in the order of the stream: another stream that uses it
 //    has to wait for an event of this one first, and this one for it before the memory is freed.
 //  - `poll` is called once or twice a call.
+// config.isa chooses the chapter: "plain"; "sm_80" (tensor cores, bf16 and f16, head_dim up to 256, compute
+// capability 8.0 and later); "auto", the fastest that the device and the configuration allow. It is named by
+// name(): "cuda/plain".
 // Throws UsageError, OutOfMemory if the state cannot be held, and DeviceError for all else that the CUDA
 // runtime reports, then or about earlier work. head_dim above 256 needs up to 163 KiB of shared memory a
 // block (sm_80, sm_90); DeviceError where the device has less.
 std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream);
 
 // What that kernel would hold and move, without making it. Workspace leaves out what a call needs for as long
-// as it runs: its tiles, cut to groups of 16 rows, and its cosines and sines.
+// as it runs: its tiles, cut to groups of rows, and its cosines and sines.
 std::size_t cuda_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows);
 std::size_t cuda_gradient_bytes(const HeadShape& shape, index_t k_rows);
 std::size_t cuda_workspace_bytes(const KernelConfig& config, Pass pass = Pass::forward);

@@ -2,7 +2,6 @@
 
 #include "kernels/cuda/grid.h"
 #include "kernels/cuda/rows.h"
-#include "kernels/cuda/typed_launches.h"
 
 namespace ringattn::cuda {
 namespace {
@@ -51,21 +50,6 @@ void launch_row_numbers(DType dtype, const RowNumbersParams& params, cudaStream_
 
 void launch_reset(const ResetParams& params, cudaStream_t stream) {
   start("reset", reset_kernel, blocks_of_warps(params.all_heads * params.o.rows), 0, params, stream);
-}
-
-void launch_attend(DType dtype, const AttendParams& params, cudaStream_t stream) {
-  if (params.walk.count == 0) return;
-  with_element(dtype, [&](auto element) { launch_attend_of<decltype(element)>(params, stream); });
-}
-
-void launch_query_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
-  if (params.walk.count == 0) return;
-  with_element(dtype, [&](auto element) { launch_query_gradients_of<decltype(element)>(params, stream); });
-}
-
-void launch_key_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
-  if (params.walk.count == 0) return;
-  with_element(dtype, [&](auto element) { launch_key_gradients_of<decltype(element)>(params, stream); });
 }
 
 }  // namespace ringattn::cuda

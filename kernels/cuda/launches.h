@@ -1,5 +1,5 @@
-// The only launches. What is known at run time (dtype, head_dim) becomes compile-time here. All throw
-// DeviceError naming the kernel, where the runtime refuses.
+// Launches of the kernels around the arithmetic, which all chapters share. What is known at run time (dtype)
+// becomes compile-time here. All throw DeviceError naming the kernel, where the runtime refuses.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -13,10 +13,5 @@ void launch_store(DType dtype, const StoreParams& params, cudaStream_t stream);
 void launch_finish(DType dtype, const FinishParams& params, cudaStream_t stream);
 void launch_row_numbers(DType dtype, const RowNumbersParams& params, cudaStream_t stream);
 void launch_reset(const ResetParams& params, cudaStream_t stream);
-
-// DType: of the wire. Nothing is launched for a walk without groups.
-void launch_attend(DType dtype, const AttendParams& params, cudaStream_t stream);
-void launch_query_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream);
-void launch_key_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream);
 
 }  // namespace ringattn::cuda

@@ -85,6 +85,7 @@ struct AttendParams {
   float *maximum, *sum;  // [head][q.rows]: of score * factor, and of 2^(slope * (score * factor - maximum))
   index_t q_rows, k_rows, all_heads, heads_a_kv;
   int head_dim, dim_v;
+  int group_rows;  // that the walk's tiles are cut to
   Scores scores;
 };
 
@@ -110,7 +111,8 @@ struct RowNumbersParams {
   const float* lse;
   index_t lse_stride[3];
   RowNumbers to;
-  index_t stride;  // rows of a head there
+  Rows loaded_q, loaded_dout;  // arrays whose rows become 0 where lse is -inf
+  index_t stride;              // rows of a head in all of these
   index_t rows, heads, all_heads;
   int dim_v;
 };

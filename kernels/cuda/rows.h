@@ -71,7 +71,14 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(FinishParams a) {
                     sum == 0 ? -INFINITY : static_cast<float>(lse));
 }
 
-// Sums in double: delta is subtracted from numbers of its own size.
+template <class T>
+__device__ __forceinline__ void clear_row(const Rows& rows, index_t head, index_t row) {
+  T* const to = row_at<T>(rows, head, row);
+  for (int e = lane_index(); e < rows.stride; e += kWarpSize) ptx::store_global(to + e, narrow<T>(0));
+}
+
+// Sums in double: delta is subtracted from numbers of its own size. A row that saw nothing may hold anything
+// and adds nothing to the gradients of keys: with rows of 0 that is so even in a product of matrices.
 template <class T>
 __global__ void __launch_bounds__(kThreads) row_numbers_kernel(RowNumbersParams a) {
   const index_t warp = global_warp();
@@ -85,10 +92,14 @@ __global__ void __launch_bounds__(kThreads) row_numbers_kernel(RowNumbersParams 
     delta += static_cast<double>(widen(ptx::load_global(dout + e))) *
              static_cast<double>(widen(ptx::load_global(out + e)));
   for (int bits = 1; bits < kWarpSize; bits *= 2) delta += ptx::shuffle_xor(delta, bits);
-  if (lane_index() != 0) return;
   constexpr double kLog2E = 1.442695040888963407360;
   const double lse = static_cast<double>(
       ptx::load_global(a.lse + batch * a.lse_stride[0] + head * a.lse_stride[1] + row * a.lse_stride[2]));
+  if (lse == -INFINITY) {
+    clear_row<T>(a.loaded_q, all_head, row);
+    clear_row<T>(a.loaded_dout, all_head, row);
+  }
+  if (lane_index() != 0) return;
   const auto high = static_cast<float>(lse * kLog2E);
   const index_t at = all_head * a.stride + row;
   ptx::store_global(a.to.high + at, high);

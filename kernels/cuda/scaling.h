@@ -11,10 +11,11 @@ namespace ringattn::cuda {
 // softmax_scale * log2(e) is a power of two with a sign, which changes no bit of a mantissa, times a slope in
 // [1, 2), applied in fp32 to the difference of a score and the maximum: so scores carry no error but that of
 // summing, and equal scores have weight 1 exactly. fp32 queries are multiplied by the power when they are
-// loaded, as on the CPU; 16-bit ones could leave their range, so that their scores are.
+// loaded, as on the CPU; 16-bit ones could leave their range, so that they are given the sign and their
+// scores the rest: the largest product of a row is then its largest score.
 struct Scaling {
-  double query = 1;  // what loaded queries are multiplied by
-  Scores scores{.factor = 1, .slope = 1};
+  double query = 1;                        // what loaded queries are multiplied by
+  Scores scores{.factor = 1, .slope = 1};  // factor >= 0
 
   // What remains to be multiplied to the sums of dK, which are formed with loaded queries.
   double rest(double softmax_scale) const { return softmax_scale == 0 ? 0 : softmax_scale / query; }
@@ -32,8 +33,9 @@ inline Scaling scaling_of(double softmax_scale, DType dtype) {
   if (dtype == DType::f32) {
     scaling.query = power;
   } else {
+    scaling.query = std::copysign(1.0, softmax_scale);
     // Beyond 2^127 every score but 0 has all the weight or none, as with 2^127 itself.
-    scaling.scores.factor = static_cast<float>(std::clamp(power, -0x1p127, 0x1p127));
+    scaling.scores.factor = static_cast<float>(std::min(std::fabs(power), 0x1p127));
   }
   return scaling;
 }

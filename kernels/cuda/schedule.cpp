@@ -16,9 +16,8 @@ Tile transposed(const Tile& tile) {
 }
 
 // May be empty (begin >= end): a band need not reach every group of its tile.
-Piece cut(const Tile& tile, index_t group) {
-  const index_t row0 = group * kGroupRows;
-  const Range rows{std::max(tile.q.begin, row0), std::min(tile.q.end, row0 + kGroupRows)};
+Piece cut(const Tile& tile, index_t row0, index_t group_rows) {
+  const Range rows{std::max(tile.q.begin, row0), std::min(tile.q.end, row0 + group_rows)};
   // Sums of a band and a row cannot overflow: |band| <= 2^60 and rows are below 2^62.
   return {.begin = std::max(tile.k.begin, rows.begin + tile.band.lo),
           .end = std::min(tile.k.end, rows.end + tile.band.hi),
@@ -28,12 +27,12 @@ Piece cut(const Tile& tile, index_t group) {
           .row_end = static_cast<int>(rows.end - row0)};
 }
 
-Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows) {
-  const auto groups = static_cast<std::size_t>((rows + kGroupRows - 1) / kGroupRows);
+Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows, index_t group_rows) {
+  const auto groups = static_cast<std::size_t>((rows + group_rows - 1) / group_rows);
   std::vector<std::vector<Piece>> by_group(groups);
   for (const Tile& tile : tiles) {
-    for (index_t group = tile.q.begin / kGroupRows; group * kGroupRows < tile.q.end; ++group) {
-      const Piece piece = cut(tile, group);
+    for (index_t group = tile.q.begin / group_rows; group * group_rows < tile.q.end; ++group) {
+      const Piece piece = cut(tile, group * group_rows, group_rows);
       if (piece.begin < piece.end) by_group[static_cast<std::size_t>(group)].push_back(piece);
     }
   }
@@ -43,7 +42,7 @@ Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows) {
     if (pieces.empty()) continue;
     // The order of a row's columns then does not depend on the order of the tiles.
     std::ranges::stable_sort(pieces, {}, &Piece::begin);
-    schedule.groups.push_back({.first_row = static_cast<index_t>(group) * kGroupRows,
+    schedule.groups.push_back({.first_row = static_cast<index_t>(group) * group_rows,
                                .first_piece = static_cast<index_t>(schedule.pieces.size()),
                                .pieces = static_cast<index_t>(pieces.size())});
     schedule.pieces.insert(schedule.pieces.end(), pieces.begin(), pieces.end());
@@ -60,22 +59,22 @@ Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows) {
 
 }  // namespace
 
-Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows) {
+Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows, int group_rows) {
   std::vector<Tile> visible;
   for (const Tile& tile : tiles) {
     check_tile(tile, q_rows, k_rows);
     if (!nothing(tile)) visible.push_back(tile);
   }
-  return schedule_of(visible, q_rows);
+  return schedule_of(visible, q_rows, group_rows);
 }
 
-Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows) {
+Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows, int group_rows) {
   std::vector<Tile> visible;
   for (const Tile& tile : tiles) {
     check_tile(tile, q_rows, k_rows);
     if (!nothing(tile)) visible.push_back(transposed(tile));
   }
-  return schedule_of(visible, k_rows);
+  return schedule_of(visible, k_rows, group_rows);
 }
 
 }  // namespace ringattn::cuda

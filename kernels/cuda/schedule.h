@@ -1,4 +1,4 @@
-// Tiles cut to the groups of 16 rows that the kernels work on.
+// Tiles cut to the groups of rows that the blocks of threads work on.
 #pragma once
 #include <span>
 #include <vector>
@@ -13,8 +13,8 @@ struct Schedule {
 };
 
 // Groups of queries that see any key. Throws UsageError naming a tile that leaves [0, q_rows) x [0, k_rows).
-Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows);
+Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows, int group_rows);
 // Groups of keys that any query sees: the same with rows and columns exchanged.
-Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows);
+Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows, int group_rows);
 
 }  // namespace ringattn::cuda

@@ -54,7 +54,7 @@ TEST(CudaContract, StridesAreFreeButTheLast) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Problem p = small_problem(dtype);
     const Inputs in = random_inputs(p, 3);
-    const Result dense = run_cuda(p, in);
+    const Result dense = run_cuda("auto", p, in);
     Strided q(in.q), k(in.k), v(in.v), out(filled(dtype, p.out_shape(), 0));
     const DeviceCopy q_copy = q.copy(), k_copy = k.copy(), v_copy = v.copy(), out_copy = out.copy();
     const DeviceStream stream;
@@ -74,7 +74,7 @@ TEST(CudaContract, StridesAreFreeButTheLast) {
 TEST(CudaContract, OutputsMayHaveAnotherDtype) {
   const Problem p = small_problem(DType::bf16);
   const Inputs in = random_inputs(p, 3);
-  const Result same = run_cuda(p, in);
+  const Result same = run_cuda("auto", p, in);
   Tensor out = filled(DType::f32, p.out_shape(), kNan);
   const DeviceCopy q(in.q.bytes.data(), in.q.bytes.size()), k(in.k.bytes.data(), in.k.bytes.size()),
       v(in.v.bytes.data(), in.v.bytes.size()), out_copy(out.bytes.data(), out.bytes.size());
@@ -96,7 +96,7 @@ TEST(CudaContract, AKernelIsUsedAgain) {
   const Problem p = small_problem();
   const BackwardInputs in = random_backward_inputs(p, 3);
   const Inputs forward{in.q, in.k, in.v};
-  const Result expected = run_cuda(p, forward);
+  const Result expected = run_cuda("auto", p, forward);
   const DeviceCopy q(in.q.bytes.data(), in.q.bytes.size()), k(in.k.bytes.data(), in.k.bytes.size()),
       v(in.v.bytes.data(), in.v.bytes.size()), dout(in.dout.bytes.data(), in.dout.bytes.size()),
       out(in.out.bytes.data(), in.out.bytes.size()), lse(in.lse.data(), in.lse.size() * sizeof(float));
@@ -167,7 +167,7 @@ TEST(CudaContract, CallsReturnBeforeTheStreamHasRun) {
 TEST(CudaContract, GradientsAreTouchedWhenTheyHaveArrived) {
   const Problem p = small_problem();
   const BackwardInputs in = random_backward_inputs(p, 5);
-  const Gradients expected = run_backward_cuda(p, in);
+  const Gradients expected = run_backward_cuda("auto", p, in);
   const DeviceCopy q(in.q.bytes.data(), in.q.bytes.size()), k(in.k.bytes.data(), in.k.bytes.size()),
       v(in.v.bytes.data(), in.v.bytes.size()), dout(in.dout.bytes.data(), in.dout.bytes.size()),
       out(in.out.bytes.data(), in.out.bytes.size()), lse(in.lse.data(), in.lse.size() * sizeof(float));

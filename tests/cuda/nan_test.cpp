@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr DType kDtypes[] = {DType::f32, DType::bf16, DType::f16};
 constexpr index_t kQueries = 37, kKeys = 71;  // three groups, three steps; nothing divides
 
 std::vector<std::vector<Tile>> masks() {
@@ -52,9 +51,12 @@ void expect_lse(const Result& clean, const Result& dirty,
   }
 }
 
-TEST(CudaNan, SpreadsToWhoSeesItAndNoFurther) {
+class CudaNan : public EveryChapter {};
+INSTANTIATE_TEST_SUITE_P(All, CudaNan, ::testing::ValuesIn(kChapters));
+
+TEST_P(CudaNan, SpreadsToWhoSeesItAndNoFurther) {
   for (const auto& tiles : masks()) {
-    const Problem p = problem_of({1, 2, 1, 12, 17}, DType::f32, kQueries, kKeys, tiles);
+    const Problem p = problem_of({1, 2, 1, 12, 17}, dtype(), kQueries, kKeys, tiles);
     const Inputs in = random_inputs(p, 31);
     const Result clean = run_cuda(p, in);
     for (const index_t j : {0, 31, 32, 40, 41, 70}) {
@@ -86,9 +88,9 @@ TEST(CudaNan, SpreadsToWhoSeesItAndNoFurther) {
 }
 
 // Infinities behave as IEEE arithmetic says in the oracle: a score of +inf gives NaN, one of -inf weight 0.
-TEST(CudaNan, InfinitiesFollowTheOracle) {
+TEST_P(CudaNan, InfinitiesFollowTheOracle) {
   for (const auto& tiles : masks()) {
-    const Problem p = problem_of({1, 1, 1, 6, 9}, DType::f32, kQueries, kKeys, tiles);
+    const Problem p = problem_of({1, 1, 1, 6, 9}, dtype(), kQueries, kKeys, tiles);
     for (const double inf : {kInf, -kInf})
       for (const index_t j : {0, 40, 70}) {
         Inputs in = random_inputs(p, 13);
@@ -106,8 +108,8 @@ TEST(CudaNan, InfinitiesFollowTheOracle) {
 
 // Scores of -inf before the first finite one, and rows that have nothing else. 0 * -inf makes dq of that
 // column NaN for all others that see it, by IEEE and by the oracle.
-TEST(CudaNan, ScoresOfMinusInfinityHaveNoWeight) {
-  const Problem p = problem_of({1, 1, 1, 2, 3}, DType::f32, 50, 140, causal_tiles(50, 140));
+TEST_P(CudaNan, ScoresOfMinusInfinityHaveNoWeight) {
+  const Problem p = problem_of({1, 1, 1, 2, 3}, dtype(), 50, 140, causal_tiles(50, 140));
   Inputs in = random_inputs(p, 4);
   for (index_t i = 0; i < 50; ++i) in.q.set(in.q.index(0, i, 0, 0), 1);
   for (index_t j = 0; j < 100; ++j) in.k.set(in.k.index(0, j, 0, 0), -kInf);
@@ -122,12 +124,12 @@ TEST(CudaNan, ScoresOfMinusInfinityHaveNoWeight) {
 }
 
 // Rows and keys that nobody sees may hold anything.
-TEST(CudaNan, WhatIsHiddenMayHoldAnything) {
-  for (const DType dtype : kDtypes)
+TEST_P(CudaNan, WhatIsHiddenMayHoldAnything) {
+  for (const DType type : dtypes())
     for (const double junk : {kNan, kInf, -kInf}) {
-      SCOPED_TRACE(text(dtype));
+      SCOPED_TRACE(text(type));
       const index_t rows = 61;
-      const Problem p = problem_of({1, 1, 1, 20, 20}, dtype, rows, rows,
+      const Problem p = problem_of({1, 1, 1, 20, 20}, type, rows, rows,
                                    {{{0, 40}, {0, 40}, {.hi = 0}}, {{45, rows}, {45, rows}, {-3, 0}}});
       const BackwardInputs in = random_backward_inputs(p, 77);
       BackwardInputs bad = in;
@@ -139,10 +141,10 @@ TEST(CudaNan, WhatIsHiddenMayHoldAnything) {
     }
 }
 
-class CudaBackwardNan : public ::testing::Test {
+class CudaBackwardNan : public EveryChapter {
  protected:
   void prepare(const std::vector<Tile>& tiles) {
-    p_ = problem_of({1, 2, 1, 12, 17}, DType::f32, kQueries, kKeys, tiles);
+    p_ = problem_of({1, 2, 1, 12, 17}, dtype(), kQueries, kKeys, tiles);
     in_ = std::make_unique<BackwardInputs>(random_backward_inputs(p_, 31));
     clean_ = std::make_unique<Gradients>(run_backward_cuda(p_, *in_));
   }
@@ -176,8 +178,10 @@ class CudaBackwardNan : public ::testing::Test {
 constexpr auto kAlways = [](index_t) { return true; };
 constexpr auto kNever = [](index_t) { return false; };
 
+INSTANTIATE_TEST_SUITE_P(All, CudaBackwardNan, ::testing::ValuesIn(kChapters));
+
 // In q, dout, out and lse of one row of head 1, as they are given: the rest of the row need not agree.
-TEST_F(CudaBackwardNan, OfAQueryReachesItsKeysAndNoFurther) {
+TEST_P(CudaBackwardNan, OfAQueryReachesItsKeysAndNoFurther) {
   for (const auto& tiles : masks()) {
     prepare(tiles);
     for (const index_t row : {0, 15, 16, 36}) {
@@ -201,7 +205,7 @@ TEST_F(CudaBackwardNan, OfAQueryReachesItsKeysAndNoFurther) {
 
 // In k and v of one key, with out and lse formed anew: every row that sees the key is spoilt, and so are the
 // keys that such a row sees; dv does not depend on v.
-TEST_F(CudaBackwardNan, OfAKeyReachesTheRowsThatSeeIt) {
+TEST_P(CudaBackwardNan, OfAKeyReachesTheRowsThatSeeIt) {
   for (const auto& tiles : masks()) {
     prepare(tiles);
     for (const index_t j : {0, 31, 32, 40, 41, 70}) {
@@ -217,7 +221,7 @@ TEST_F(CudaBackwardNan, OfAKeyReachesTheRowsThatSeeIt) {
   }
 }
 
-TEST_F(CudaBackwardNan, RowsWithLseOfMinusInfinityAddNothing) {
+TEST_P(CudaBackwardNan, RowsWithLseOfMinusInfinityAddNothing) {
   for (const auto& tiles : masks()) {
     prepare(tiles);
     BackwardInputs in = *in_;

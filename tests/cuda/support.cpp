@@ -66,11 +66,13 @@ void DeviceCopy::read(void* host) const {
   if (bytes_ > 0) check(cudaMemcpy(host, data_, bytes_, cudaMemcpyDeviceToHost));
 }
 
-std::unique_ptr<Kernel> cuda_kernel(const Problem& problem, const DeviceStream& stream) {
-  return make_cuda_kernel(config_of(problem), stream.get());
+std::unique_ptr<Kernel> cuda_kernel(const Problem& problem, const DeviceStream& stream,
+                                    const std::string& isa) {
+  return make_cuda_kernel(config_of(problem, isa), stream.get());
 }
 
-Result run_cuda(const Problem& problem, const Inputs& inputs, const Blocks& blocks, Ending ending) {
+Result run_cuda(const std::string& isa, const Problem& problem, const Inputs& inputs, const Blocks& blocks,
+                Ending ending) {
   const HeadShape& shape = problem.shape;
   const auto lse_size = static_cast<std::size_t>(shape.batch * shape.num_heads * problem.q_rows);
   Result result{filled(problem.dtype, problem.out_shape(), kNan), std::vector<float>(lse_size, kNan)};
@@ -83,7 +85,7 @@ Result run_cuda(const Problem& problem, const Inputs& inputs, const Blocks& bloc
   const LseView lse_view =
       dense_lse(static_cast<float*>(lse.data()), shape.batch, shape.num_heads, problem.q_rows);
   const DeviceStream stream;
-  const auto kernel = cuda_kernel(problem, stream);
+  const auto kernel = cuda_kernel(problem, stream, isa);
   kernel->load_queries(moved(std::as_const(inputs.q).view(), q), problem.q_rotation);
   const Blocks all = all_or(blocks, problem.k_rows);
   for (const Range& keys : all) {
@@ -103,7 +105,8 @@ Result run_cuda(const Problem& problem, const Inputs& inputs, const Blocks& bloc
   return result;
 }
 
-Gradients run_backward_cuda(const Problem& problem, const BackwardInputs& in, const Blocks& blocks) {
+Gradients run_backward_cuda(const std::string& isa, const Problem& problem, const BackwardInputs& in,
+                            const Blocks& blocks, First first) {
   const HeadShape& shape = problem.shape;
   Gradients result{filled(problem.dtype, problem.q_shape(), kNan),
                    filled(problem.dtype, problem.k_shape(), kNan),
@@ -113,7 +116,7 @@ Gradients run_backward_cuda(const Problem& problem, const BackwardInputs& in, co
   const DeviceCopy lse(in.lse.data(), in.lse.size() * sizeof(float));
   const DeviceCopy dq = copy(result.dq), dk = copy(result.dk), dv = copy(result.dv);
   const DeviceStream stream;
-  const auto kernel = cuda_kernel(problem, stream);
+  const auto kernel = cuda_kernel(problem, stream, isa);
   kernel->reserve(Pass::backward);
   const ConstLseView lse_view{static_cast<const float*>(lse.data()),
                               {shape.batch, shape.num_heads, problem.q_rows},
@@ -123,10 +126,12 @@ Gradients run_backward_cuda(const Problem& problem, const BackwardInputs& in, co
   for (const Range& keys : all_or(blocks, problem.k_rows)) {
     const Rotation rotation = from_row(problem.k_rotation, keys.begin);
     const Buffer block = poisoned(*kernel, kernel->block_bytes(keys.count()), stream);
-    const Buffer gradients = kernel->allocate(kernel->gradient_bytes(keys.count()));
+    const std::size_t bytes = kernel->gradient_bytes(keys.count());
+    const Buffer gradients =
+        first == First::fresh ? poisoned(*kernel, bytes, stream) : kernel->allocate(bytes);
     kernel->load_block(rows_of(in.k.view(), k, keys), rows_of(in.v.view(), v, keys), rotation, block.bytes());
     kernel->attend_backward(tiles_of_keys(problem.tiles, keys.begin, keys.end), block.bytes(), keys.count(),
-                            {.bytes = gradients.bytes()}, {});
+                            {.bytes = gradients.bytes(), .fresh = first == First::fresh}, {});
     kernel->finish_gradients(gradients.bytes(), rows_of(result.dk.view(), dk, keys),
                              rows_of(result.dv.view(), dv, keys), rotation);
   }

@@ -2,9 +2,13 @@
 // as they are for CPU kernels, with all that the kernel touches on the device and poisoned.
 #pragma once
 #include <cuda_runtime.h>
+#include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/cuda/cuda.h"
 #include "tests/kernels/backward_support.h"
@@ -51,11 +55,38 @@ View moved(View view, const DeviceCopy& to) {
   return view;
 }
 
-std::unique_ptr<Kernel> cuda_kernel(const Problem& problem, const DeviceStream& stream);
+std::unique_ptr<Kernel> cuda_kernel(const Problem& problem, const DeviceStream& stream,
+                                    const std::string& isa = "auto");
 
-// The host waits for nothing between the first call and the last one.
-Result run_cuda(const Problem& problem, const Inputs& inputs, const Blocks& blocks = {},
-                Ending ending = Ending::last_block);
-Gradients run_backward_cuda(const Problem& problem, const BackwardInputs& inputs, const Blocks& blocks = {});
+// With the chapter `isa`. The host waits for nothing between the first call and the last one.
+Result run_cuda(const std::string& isa, const Problem& problem, const Inputs& inputs,
+                const Blocks& blocks = {}, Ending ending = Ending::last_block);
+// `first`: what gradient blocks hold at first, sums of 0 or, with fresh, bytes that mean nothing.
+enum class First : std::uint8_t { zero, fresh };
+Gradients run_backward_cuda(const std::string& isa, const Problem& problem, const BackwardInputs& inputs,
+                            const Blocks& blocks = {}, First first = First::zero);
+
+// The same questions to every chapter. INSTANTIATE_TEST_SUITE_P with kChapters, to which a new one is added.
+inline constexpr const char* kChapters[] = {"plain", "sm_80"};
+
+class EveryChapter : public ::testing::TestWithParam<const char*> {
+ protected:
+  bool plain() const { return GetParam() == kChapters[0]; }
+  std::vector<DType> dtypes() const {
+    if (plain()) return {DType::f32, DType::bf16, DType::f16};
+    return {DType::bf16, DType::f16};
+  }
+  DType dtype() const { return dtypes()[0]; }  // where one is enough
+  bool can(index_t head_dim, index_t dim_v) const { return plain() || std::max(head_dim, dim_v) <= 256; }
+
+  Result run_cuda(const Problem& problem, const Inputs& inputs, const Blocks& blocks = {},
+                  Ending ending = Ending::last_block) const {
+    return test::run_cuda(GetParam(), problem, inputs, blocks, ending);
+  }
+  Gradients run_backward_cuda(const Problem& problem, const BackwardInputs& inputs, const Blocks& blocks = {},
+                              First first = First::zero) const {
+    return test::run_backward_cuda(GetParam(), problem, inputs, blocks, first);
+  }
+};
 
 }  // namespace ringattn::test

@@ -48,16 +48,16 @@ void Actor::begin_operation() {
 
 void BlockShadow::access(std::size_t allocation_bytes, std::size_t offset, std::size_t bytes, Access access,
                          std::uint32_t operation, std::uint32_t block, const Where& where) {
-  if (cells_.empty()) cells_.resize((allocation_bytes + 3) / 4);
+  if (cells_.empty()) cells_.resize((allocation_bytes + kCell - 1) / kCell);
   const auto others = [&](const Touch& t) { return t.operation == operation && t.block != block; };
   const auto add = [&](Touch& t) { t = {operation, others(t) ? kManyBlocks : block}; };
-  for (std::size_t c = offset / 4; c <= (offset + bytes - 1) / 4; ++c) {
+  for (std::size_t c = offset / kCell; c <= (offset + bytes - 1) / kCell; ++c) {
     Cell& cell = cells_[c];
     const bool race = others(cell.write) || (access != Access::read && others(cell.read)) ||
                       (access != Access::atomic && others(cell.atomic));
     if (race) {
       const Touch& t = others(cell.write) ? cell.write : others(cell.atomic) ? cell.atomic : cell.read;
-      std::string text = "global offset " + std::to_string(c * 4);
+      std::string text = "global offset " + std::to_string(c * kCell);
       text.append(access == Access::read ? " read" : " written").append(" by two blocks of one launch");
       if (t.block != kManyBlocks) text.append(", the other is block ").append(std::to_string(t.block - 1));
       raise(FaultKind::race, text, where);

@@ -53,7 +53,7 @@ class ActingAs {
 // What this host thread knows to be finished. Enqueued work inherits it.
 inline thread_local StreamClock host_clock{};
 
-// Of one allocation, between the blocks of a launch. Cells are 4 bytes: blocks do store neighbouring floats.
+// Of one allocation, between the blocks of a launch. Cells are 2 bytes: blocks do store neighbouring halves.
 class BlockShadow {
  public:
   // `block` counts from 1 within its launch.
@@ -61,6 +61,7 @@ class BlockShadow {
               std::uint32_t operation, std::uint32_t block, const Where& where);
 
  private:
+  static constexpr std::size_t kCell = 2;
   struct Touch {
     std::uint32_t operation = 0, block = 0;
   };

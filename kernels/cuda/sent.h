@@ -1,0 +1,22 @@
+// Small things on the device, sent there for as long as one call's work lasts: freed in the order of the
+// stream.
+#pragma once
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/schedule.h"
+
+namespace ringattn::cuda {
+
+struct SentWalk {
+  DeviceMemory memory;
+  Walk walk;
+};
+SentWalk send(Uploads& uploads, const Schedule& schedule);
+
+struct SentAngles {
+  DeviceMemory memory;
+  Turn turn;
+};
+// Of rows [0, rows), formed by `threads` threads of the host before the call returns.
+SentAngles send(Uploads& uploads, const Rotation& rotation, index_t rows, bool back, int threads);
+
+}  // namespace ringattn::cuda

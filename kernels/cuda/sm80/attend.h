@@ -1,0 +1,267 @@
+// Chapter 2, forward: FlashAttention-2 (Dao, arXiv:2307.08691, algorithm 1) with cp.async, ldmatrix and
+// mma.sync. A block of threads: 128 rows (64 where head_dim_v is above 128), a warp 32 of them, so that each
+// operand that is read from shared memory serves two products. 64 keys at a time (32 where head_dim_v is
+// above 96: sums and scores share 255 registers), in two buffers: while one is worked on, the other is
+// copied.
+//
+// Where the queries are few, the rows of a block are those of several heads that read the same keys: row t is
+// query t % group_rows of head t / group_rows.
+#pragma once
+#include "kernels/cuda/sm80/nonfinite.h"
+#include "kernels/cuda/sm80/softmax.h"
+
+namespace ringattn::cuda::sm80 {
+
+constexpr int attend_parts(int dim_v) { return dim_v > 128 ? 1 : 2; }  // of 16 rows, of a warp
+constexpr int attend_rows(int dim_v) { return attend_parts(dim_v) * 16 * kWarps; }
+
+template <int kDim, int kDimV>
+struct AttendTiles {
+  static constexpr int kParts = attend_parts(kDimV), kWarpRows = 16 * kParts, kRows = attend_rows(kDimV);
+  static constexpr int kColumns = kDimV > 96 ? 32 : 64;
+  using Q = SharedTile<kRows, kDim>;
+  using K = SharedTile<kColumns, kDim>;
+  using V = SharedTile<kColumns, kDimV>;
+  static constexpr bool kQueriesStay = kDim <= 64;  // in registers
+  // Offsets in bytes; K, V and flags within a buffer.
+  static constexpr int kValues = K::kBytes, kFlags = kValues + V::kBytes, kBuffer = kFlags + 4 * kWarps;
+  static constexpr int kTotal = Q::kBytes + 2 * kBuffer;
+};
+
+// The queries that are the rows of a block.
+struct BlockRows {
+  index_t head, first;  // of row 0
+  int heads, valid;     // that exist, and queries of each
+  int group_rows;
+
+  // Row t as heads and queries counted through, `rows` of a head; -1: there is none.
+  __device__ __forceinline__ index_t at(int t, index_t rows) const {
+    const int query = t & (group_rows - 1), h = t / group_rows;  // a power of two
+    return h < heads && query < valid ? (head + h) * rows + first + query : -1;
+  }
+};
+
+__device__ __forceinline__ Group block_group(const AttendParams& a) {
+  return ptx::load_global(a.walk.groups + blockIdx.x % static_cast<unsigned>(a.walk.count));
+}
+
+// Cheap to form, and formed where it is wanted rather than kept in registers.
+__device__ __forceinline__ BlockRows block_rows(const AttendParams& a, int rows) {
+  const Group group = block_group(a);
+  const index_t pack = rows / a.group_rows, packs = (a.heads_a_kv + pack - 1) / pack;
+  const index_t at = blockIdx.x / static_cast<unsigned>(a.walk.count);
+  const index_t skipped = at % packs * pack, heads = a.heads_a_kv - skipped;
+  const index_t left = a.q_rows - group.first_row;
+  return {.head = at / packs * a.heads_a_kv + skipped,
+          .first = group.first_row,
+          .heads = static_cast<int>(heads < pack ? heads : pack),
+          .valid = static_cast<int>(left < a.group_rows ? left : a.group_rows),
+          .group_rows = a.group_rows};
+}
+
+// Whether any row of the warp sees any column. Its rows may be of several heads, and then are all queries.
+template <class Tiles>
+__device__ __forceinline__ bool warp_sees(const AttendParams& a, const Step& step, int row0) {
+  if (a.group_rows < Tiles::kWarpRows) return step.any_visible(0, a.group_rows);
+  const int begin = row0 & (a.group_rows - 1);
+  return step.any_visible(begin, begin + Tiles::kWarpRows);
+}
+
+// What the row of a lane sees, of the part of 16 rows from row0 on.
+__device__ __forceinline__ Step::Seen seen_by(const AttendParams& a, const Step& step, int row0, int half) {
+  return step.seen_by((row0 + row_of_lane(half)) & (a.group_rows - 1));
+}
+
+// s = q k^T of a warp's rows.
+template <class T, class Tiles>
+__device__ __forceinline__ void multiply_keys(float (&s)[Tiles::kParts][Tiles::kColumns / 8][4],
+                                              std::uint32_t q, std::uint32_t keys, int row0,
+                                              const Fragment* staying) {
+  constexpr int kSteps = Tiles::K::kChunks / 2;
+#pragma unroll
+  for (auto& part : s) clear(part);
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) {
+    Fragment rows[Tiles::kParts];
+#pragma unroll
+    for (int m = 0; m < Tiles::kParts; ++m) {
+      if constexpr (Tiles::kQueriesStay) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) rows[m][i] = staying[m * kSteps + k][i];
+      } else {
+        Tiles::Q::a(rows[m], q, row0 + 16 * m, k);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < Tiles::kColumns / 16; ++n) {
+      Fragment b;
+      Tiles::K::b_transposed(b, keys, n, k);
+#pragma unroll
+      for (int m = 0; m < Tiles::kParts; ++m) {
+        ptx::mma_m16n8k16<typename Native<T>::type>(s[m][2 * n], rows[m], b[0], b[1]);
+        ptx::mma_m16n8k16<typename Native<T>::type>(s[m][2 * n + 1], rows[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Products to weights, and o to the new maximum.
+template <bool kMasked, int kCount, int kChunks>
+__device__ __forceinline__ void soften_part(float (&s)[kCount][4], float (&o)[kChunks][4],
+                                            SoftmaxRows& softmax, const AttendParams& a, const Step& step,
+                                            int row0) {
+  const Step::Seen seen[2] = {seen_by(a, step, row0, 0), seen_by(a, step, row0, 1)};
+  float scale[2];
+  soften<kMasked>(s, softmax, a.scores, seen, scale);
+  // Most steps find no new maximum.
+  if (!__any_sync(~0u, scale[0] != 1 || scale[1] != 1)) return;
+#pragma unroll
+  for (int n = 0; n < kChunks; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) o[n][e] *= scale[e / 2];
+}
+
+// o += weights v. The weights are rounded to the operands' type, as any product of that type has them; the
+// row sums are not, so that lse is as good as fp32 makes it.
+template <class T, class Tiles>
+__device__ __forceinline__ void add_values(float (&o)[Tiles::kParts][Tiles::V::kChunks][4],
+                                           const float (&s)[Tiles::kParts][Tiles::kColumns / 8][4],
+                                           std::uint32_t values) {
+#pragma unroll
+  for (int k = 0; k < Tiles::kColumns / 16; ++k) {
+    Fragment weights[Tiles::kParts];
+#pragma unroll
+    for (int m = 0; m < Tiles::kParts; ++m) to_operand<T>(weights[m], s[m][2 * k], s[m][2 * k + 1]);
+#pragma unroll
+    for (int n = 0; n < Tiles::V::kChunks / 2; ++n) {
+      Fragment b;
+      Tiles::V::b(b, values, n, k);
+#pragma unroll
+      for (int m = 0; m < Tiles::kParts; ++m) {
+        ptx::mma_m16n8k16<typename Native<T>::type>(o[m][2 * n], weights[m], b[0], b[1]);
+        ptx::mma_m16n8k16<typename Native<T>::type>(o[m][2 * n + 1], weights[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Adds what a block has summed to the state, which begins where earlier blocks of keys have left it.
+template <int kChunks>
+__device__ __forceinline__ void add_to_state(const AttendParams& a, const BlockRows& rows, int row0,
+                                             const float (&o)[kChunks][4], const SoftmaxRows& softmax) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float sum = quad_sum(softmax.sum[half]);  // before the branch: all lanes take part
+    const index_t row = rows.at(row0 + row_of_lane(half), a.q.rows);
+    const float before = row < 0 ? 0 : ptx::load_global(a.maximum + row);
+    __syncwarp();  // every lane has read it
+    if (row < 0) continue;
+    const float scale = exp2f(a.scores.slope * (before - base_of(softmax.maximum[half])));
+    float* const to = static_cast<float*>(a.o.data) + row * a.o.stride;
+#pragma unroll
+    for (int n = 0; n < kChunks; ++n) {
+      const int e = 8 * n + column_of_lane();
+      if (e >= a.o.stride) break;  // a multiple of 4
+      auto* const pair = reinterpret_cast<float2*>(to + e);
+      const float2 x = ptx::load_global(pair);
+      ptx::store_global(pair, make_float2(x.x * scale + o[n][2 * half], x.y * scale + o[n][2 * half + 1]));
+    }
+    if (lane_index() % 4 != 0) continue;
+    ptx::store_global(a.maximum + row, softmax.maximum[half]);
+    ptx::store_global(a.sum + row, ptx::load_global(a.sum + row) * scale + sum);
+  }
+}
+
+template <class T, int kDim, int kDimV>
+__global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
+  using Tiles = AttendTiles<kDim, kDimV>;
+  constexpr int kParts = Tiles::kParts, kColumns = Tiles::kColumns;
+  const std::uint32_t q = ptx::shared_address(ptx::dynamic_shared());
+  std::uint32_t buffer = q + Tiles::Q::kBytes, other = buffer + Tiles::kBuffer;
+  const int row0 = warp_index() * Tiles::kWarpRows;
+  const index_t head_kv = block_rows(a, Tiles::kRows).head / a.heads_a_kv;
+  const auto load = [&](std::uint32_t to, const Step& step) {
+    Tiles::K::load(to, a.k, head_kv, step.first, step.columns);
+    Tiles::V::load(to + Tiles::kValues, a.v, head_kv, step.first, step.columns);
+    ptx::cp_async_commit();
+  };
+
+  // The sums of this block are formed apart from what is carried (params.h says why) and begin with 0; the
+  // maximum begins where it is.
+  SoftmaxRows softmax[kParts];
+  float o[kParts][Tiles::V::kChunks][4];
+  auto place = first_place<kColumns>(a.walk, block_group(a));
+  {
+    const BlockRows rows = block_rows(a, Tiles::kRows);
+    Tiles::Q::load(q, a.q.stride, a.q.data, [&](int t) -> const void* {
+      const index_t row = rows.at(t, a.q.rows);
+      return row < 0 ? nullptr : row_at<const T>(a.q, 0, row);
+    });
+    load(buffer, place.step(a.walk));
+#pragma unroll
+    for (int m = 0; m < kParts; ++m) {
+      clear(o[m]);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const index_t row = rows.at(row0 + 16 * m + row_of_lane(half), a.q.rows);
+        softmax[m].maximum[half] = row < 0 ? -INFINITY : ptx::load_global(a.maximum + row);
+        softmax[m].sum[half] = 0;
+      }
+    }
+  }
+  Fragment staying[Tiles::kQueriesStay ? kParts * (kDim / 16) : 1];
+  if constexpr (Tiles::kQueriesStay) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();  // the queries are there
+#pragma unroll
+    for (int i = 0; i < kParts * (kDim / 16); ++i)
+      Tiles::Q::a(staying[i], q, row0 + i / (kDim / 16) * 16, i % (kDim / 16));
+  }
+
+  while (place.left()) {
+    const Step step = place.step(a.walk);
+    const std::uint32_t values = buffer + Tiles::kValues, flags = buffer + Tiles::kFlags;
+    // Whether nothing of it need be masked; whether this warp sees anything of it.
+    const bool all = step.all_visible(0, block_rows(a, Tiles::kRows).valid, kColumns);
+    const bool needed = all || warp_sees<Tiles>(a, step, row0);
+    ptx::cp_async_wait<0>();
+    if (!all) set_flag(flags, own_nonfinite<T, typename Tiles::V>(values));
+    __syncthreads();  // the buffer is there, for all, and the other one has been read
+    const auto next = place.next(a.walk);
+    if (next.left()) load(other, next.step(a.walk));
+
+    float s[kParts][kColumns / 8][4];
+    if (needed) multiply_keys<T, Tiles>(s, q, buffer, row0, staying);
+    if (all) {
+#pragma unroll
+      for (int m = 0; m < kParts; ++m) soften_part<false>(s[m], o[m], softmax[m], a, step, row0 + 16 * m);
+    } else {
+      if (needed) {
+#pragma unroll
+        for (int m = 0; m < kParts; ++m) soften_part<true>(s[m], o[m], softmax[m], a, step, row0 + 16 * m);
+      }
+      if (any_flag(flags)) {
+        if (needed) {
+#pragma unroll
+          for (int m = 0; m < kParts; ++m)
+            add_nonfinite<T, typename Tiles::V, kColumns, true>(o[m], values, [&](int half, int column) {
+              return seen_by(a, step, row0 + 16 * m, half).has(column);
+            });
+        }
+        __syncthreads();  // all have read them
+        erase_nonfinite<T, typename Tiles::V>(values);
+        __syncthreads();
+      }
+    }
+    if (needed) add_values<T, Tiles>(o, s, values);
+    place = next;
+    const std::uint32_t done = buffer;
+    buffer = other;
+    other = done;
+  }
+  const BlockRows rows = block_rows(a, Tiles::kRows);
+#pragma unroll
+  for (int m = 0; m < kParts; ++m) add_to_state(a, rows, row0 + 16 * m, o[m], softmax[m]);
+}
+
+}  // namespace ringattn::cuda::sm80

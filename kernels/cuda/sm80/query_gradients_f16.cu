@@ -1,0 +1,5 @@
+#include "kernels/cuda/sm80/backward_launch.h"
+
+namespace ringattn::cuda::sm80 {
+template void launch_query_gradients<F16>(const BackwardParams&, cudaStream_t);
+}
