@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from ringattn import RingAttention, UsageError  # noqa: E402
-from ringattn.torch import ring_attention  # noqa: E402
+from ringattn.torch import _check_stream, ring_attention  # noqa: E402
 
 
 def inputs(dtype=torch.float32):
@@ -62,6 +62,45 @@ def test_an_object_and_arguments_contradict():
     ring = RingAttention(num_heads=6, num_heads_kv=2, head_dim=8, batch=2, seqlen_q=37, threads=1)
     with pytest.raises(UsageError, match="mask"):
         ring_attention(*inputs(), attention=ring, mask="full")
+
+
+class OnGpu:
+    """As much of a CUDA tensor as is looked at before anything is computed."""
+
+    is_cuda, device = True, "cuda:0"
+
+
+def test_a_tensor_on_a_gpu_asks_for_that_backend_and_the_current_stream(monkeypatch):
+    asked = {}
+
+    def for_arrays(*_, **arguments):
+        asked.update(arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ringattn.torch.for_arrays", for_arrays)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"the current one of {device}")
+    with pytest.raises(KeyboardInterrupt):
+        ring_attention(OnGpu(), OnGpu(), OnGpu(), threads=1)
+    assert asked == {"threads": 1, "backend": "cuda", "stream": "the current one of cuda:0"}
+
+
+@pytest.mark.parametrize("current, refused", [(0x70, False), (0x80, True), (0, True)])
+def test_the_attention_has_to_be_of_torchs_current_stream(monkeypatch, current, refused):
+    class Ring:
+        stream = 0x70
+
+        def _refuse(self, call, error):
+            raise UsageError(f"{call}: {error}")
+
+    class Stream:
+        cuda_stream = current
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    if not refused:
+        return _check_stream("forward", OnGpu(), Ring())
+    words = f"forward: torch's current stream is {current or 1:#x}, the attention is of stream 0x70"
+    with pytest.raises(UsageError, match=words):
+        _check_stream("forward", OnGpu(), Ring())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
