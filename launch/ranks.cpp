@@ -12,6 +12,7 @@
 #include "src/error.h"
 #ifdef RINGATTN_HAVE_MPI
 #include "comm/mpi.h"
+#include "comm/mpi_device_claim.h"
 #endif
 
 namespace ringattn::launch {
@@ -98,10 +99,14 @@ void check_communicator(const Options& options, const Launcher& launcher) {
 ExitCode run_mpi_ranks([[maybe_unused]] const RankProgram& program) {
 #ifdef RINGATTN_HAVE_MPI
   const MpiSession session;
-  const std::shared_ptr<Communicator> comm = make_mpi_communicator(MPI_COMM_WORLD);
+  const auto another = [] { return std::shared_ptr<Communicator>(make_mpi_communicator(MPI_COMM_WORLD)); };
+  const std::shared_ptr<Communicator> comm = another();
   const LastWords printed_by_abort = [](const Communicator&, const Failure&) {};
   return end_of_rank(*comm, printed_by_abort, [&] {
-    program(comm, {.ranks_are_threads = false, .local_rank = local_rank_of(MPI_COMM_WORLD)});
+    program(comm, {.ranks_are_threads = false,
+                   .local_rank = local_rank_of(MPI_COMM_WORLD),
+                   .another = another,
+                   .claims_device_memory = mpi_claims_device_memory});
   });
 #else
   throw UsageError("this build has no MPI");

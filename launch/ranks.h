@@ -20,6 +20,9 @@ Launcher launcher_of_environment();
 struct Seat {
   bool ranks_are_threads = false;  // of one process
   int local_rank = 0;              // its number among those of the machine, from 0
+  // Of ranks that MPI started: another communicator of them all, and what comm/mpi_device_claim.h says.
+  std::function<std::shared_ptr<Communicator>()> another{};
+  std::function<bool()> claims_device_memory{};
 };
 
 // What one rank does. Throws SharedFailure on all ranks alike, anything else alone.

@@ -3,8 +3,10 @@
 #include <stdexcept>
 
 #include "comm/device_ranks.h"
+#include "comm/mpi_device.h"
 #include "comm/nccl.h"
 #include "comm/staged.h"
+#include "launch/steps.h"
 #include "src/error.h"
 
 namespace ringattn::launch {
@@ -78,6 +80,15 @@ std::shared_ptr<Communicator> make_link(LinkKind kind, const std::shared_ptr<Com
       break;
   }
   return host;
+}
+
+std::shared_ptr<Communicator> make_mpi_link(const Seat& seat, Communicator& host, void* stream,
+                                            std::chrono::milliseconds patience, std::string& why) {
+  bool claimed = false;
+  shared_step(host, patience, [&] { claimed = seat.claims_device_memory(); });
+  MpiDevice made = make_mpi_device(seat.another, stream, {.claimed = claimed, .patience = patience});
+  if (!made.why_staged.empty()) why.append(why.empty() ? "" : "; ").append(made.why_staged);
+  return std::move(made.comm);
 }
 
 }  // namespace ringattn::launch

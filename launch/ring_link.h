@@ -7,6 +7,7 @@
 #include "launch/fault_hook.h"
 #include "launch/gpus.h"
 #include "launch/options.h"
+#include "launch/ranks.h"
 
 namespace ringattn::launch {
 
@@ -31,5 +32,10 @@ LinkChoice choose_link(const Options& options, const TestFaults& faults, const G
 // Collective. `host` carries what is small, and the blocks of LinkKind::staged; `stream` is this rank's.
 std::shared_ptr<Communicator> make_link(LinkKind kind, const std::shared_ptr<Communicator>& host,
                                         void* stream, std::chrono::milliseconds patience);
+
+// Collective, in place of make_link for LinkKind::staged where ranks are MPI's: blocks are given to MPI as
+// they are, if it can carry them. Otherwise `why` grows by the reason.
+std::shared_ptr<Communicator> make_mpi_link(const Seat& seat, Communicator& host, void* stream,
+                                            std::chrono::milliseconds patience, std::string& why);
 
 }  // namespace ringattn::launch

@@ -18,8 +18,10 @@ namespace {
 
 void warn(const std::string& text) { std::fprintf(stderr, "ringattn: warning: %s\n", text.c_str()); }
 
-// Collective. The GPU of this rank, and its way to the others.
-void take_gpu(Session& session, const CudaMachine& machine, const Seat& seat, const std::string& host_name) {
+// Collective. The GPU of this rank, and its way to the others. `bare`: the host's communicator without the
+// link and the faults that session.comm may have.
+void take_gpu(Session& session, const CudaMachine& machine, const Seat& seat,
+              const std::shared_ptr<Communicator>& bare) {
   const std::chrono::milliseconds patience = session.options.deadline;
   shared_step(*session.comm, patience,
               [&] { session.gpu = std::make_unique<GpuSeat>(device_of_rank(machine, seat.local_rank)); });
@@ -28,10 +30,16 @@ void take_gpu(Session& session, const CudaMachine& machine, const Seat& seat, co
   shared_step(*session.comm, patience, [&] {
     choice = choose_link(session.options, session.faults, session.gpu->placement, seat.ranks_are_threads);
   });
-  session.ring = make_link(choice.kind, session.comm, session.gpu->stream.get(), patience);
   session.ring_why = choice.why;
-  session.ring_name = choice.kind == LinkKind::host     ? host_name
-                      : choice.kind == LinkKind::staged ? "staged(" + host_name + ")"
+  void* const stream = session.gpu->stream.get();
+  if (choice.kind == LinkKind::staged && session.comm == bare && seat.another) {
+    session.ring = make_mpi_link(seat, *session.comm, stream, patience, session.ring_why);
+    session.ring_name = session.ring->name();
+    return;
+  }
+  session.ring = make_link(choice.kind, session.comm, stream, patience);
+  session.ring_name = choice.kind == LinkKind::host     ? bare->name()
+                      : choice.kind == LinkKind::staged ? "staged(" + bare->name() + ")"
                                                         : session.ring->name();
 }
 
@@ -80,7 +88,7 @@ Session open_session(const std::shared_ptr<Communicator>& comm, const Options& o
         session.comm, Link{.gigabits_per_second = options.link_gbps, .latency_us = options.link_latency_us});
   }
   session.ring = session.comm;
-  if (backend == Backend::cuda) take_gpu(session, machine, seat, comm->name());
+  if (backend == Backend::cuda) take_gpu(session, machine, seat, comm);
   if (comm->rank() == 0) {
     for (const std::string& warning : session.placement.warnings()) warn(warning);
     if (!session.faults.text.empty()) warn("RINGATTN_TEST_FAULT is on: " + session.faults.text);

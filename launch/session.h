@@ -22,8 +22,8 @@ struct Session {
   TestFaults faults;
   std::unique_ptr<GpuSeat> gpu;        // null: the ranks compute on CPUs
   std::shared_ptr<Communicator> ring;  // carries the blocks; on CPUs it is comm. It ends before the stream
-  std::string ring_name;  // without link and faults: "self", "threads", "mpi", "staged(mpi)", "nccl"
-  std::string ring_why;   // why this one, if the program chose it; may be empty
+  std::string ring_name;               // without link and faults: "self", "mpi", "staged(mpi)", "nccl", ..
+  std::string ring_why;                // why this one, where the program had a choice; may be empty
 
   int rank() const { return comm->rank(); }
   int ranks() const { return comm->size(); }

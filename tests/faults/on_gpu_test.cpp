@@ -29,6 +29,7 @@ TEST(MpiOnGpu, RanksThatShareAGpuAreStagedAndTheReportSaysWhy) {
   EXPECT_EQ(report["communicator"], "staged(mpi)");
   const std::string why = report["communicator_why"];
   EXPECT_NE(why.find("ranks 0 and 1 compute on one GPU (simt sm_90, "), std::string::npos) << why;
+  EXPECT_NE(why.find("which NCCL refuses; rank 0: its mpi does not claim"), std::string::npos) << why;
   EXPECT_EQ(report["check"]["passed"], true);
   EXPECT_EQ(report["device"]["gpus_in_use"], 1);
 }
@@ -38,8 +39,13 @@ TEST(MpiOnGpu, EachRankTakesTheGpuOfItsNumberOnTheMachine) {
   ASSERT_EQ(job.exit_code, 0) << job.err;
   const auto report = report_of(job);
   EXPECT_EQ(report["communicator"], "staged(mpi)");
-  EXPECT_TRUE(report["communicator_why"].is_null());
+  EXPECT_EQ(report["communicator_why"], "rank 0: its mpi does not claim to carry device memory");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(report["per_rank"][rank]["device"]["index"], rank);
+}
+
+TEST(MpiOnGpu, AWordThatTheClaimDoesNotKnowIsRefusedByAll) {
+  const JobResult job = on_gpus(2, 2, "--communicator mpi", {{"RINGATTN_MPI_DEVICE", "on"}});
+  expect_failure(job, 2, "RINGATTN_MPI_DEVICE is 'on'");
 }
 
 TEST(MpiOnGpu, NcclIsRefusedForRanksThatShareAGpu) {
