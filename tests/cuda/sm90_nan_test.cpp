@@ -81,9 +81,11 @@ void expect_spread(const Problem& p) {
 }
 
 TEST(CudaSm90Nan, SpreadsToWhoSeesItAndNoFurther) {
+  bool three = false;
   for (const auto& tiles : masks()) {
-    expect_spread(problem_of({1, 2, 1, 64, 64}, DType::bf16, kQueries, kKeys, tiles));
-    expect_spread(problem_of({1, 2, 1, 20, 100}, DType::f16, kQueries, kKeys, tiles));
+    three = !three;
+    expect_spread(three ? problem_of({1, 2, 1, 64, 64}, DType::bf16, kQueries, kKeys, tiles)
+                        : problem_of({1, 2, 1, 20, 100}, DType::f16, kQueries, kKeys, tiles));
   }
 }
 
