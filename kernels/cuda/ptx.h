@@ -193,12 +193,6 @@ __device__ __forceinline__ float exp2_approx(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// a b, rounded by itself: the compiler makes no multiply-add of it.
-__device__ __forceinline__ float multiply(float a, float b) {
-  float y;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
-}
 // Two floats, each rounded to nearest even, as a pair of T: `low` in the low half (the lower column of a
 // fragment).
 template <class T>

@@ -25,7 +25,7 @@ __global__ void every_sm80(const float* in, float* out) {
   store_shared(a + 64, d[0]);
   store_shared(reinterpret_cast<float*>(s), d[2]);
   d[1] += load_shared<float>(a + 128) + load_shared(reinterpret_cast<float*>(s) + 7) + load_global(in);
-  store_global(out, multiply(exp2_approx(shuffle_xor(d[0] + d[1] + d[3], 1)), d[0]) + shuffle(d[2], 3));
+  store_global(out, exp2_approx(shuffle_xor(d[0] + d[1] + d[3], 1)) + shuffle(d[2], 3));
   store_global(reinterpret_cast<std::uint32_t*>(out) + 1,
                pack<__half>(d[0], d[1]) + pack<__nv_bfloat16>(d[2], d[3]));
   atomic_add_global(out, 1.0f);

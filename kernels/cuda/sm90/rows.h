@@ -83,18 +83,14 @@ __device__ __forceinline__ void hide(float (&s)[kScores], const Span (&seen)[2])
   }
 }
 
-// What is taken from scores in units of log2. The product is rounded the same way every time it is formed of
-// the same m, so that what was summed under one maximum and under the next fit together.
-__device__ __forceinline__ float base_of(float m, float slope) { return ptx::multiply(m, slope); }
-
 // Scores become weights and are added to l. shrink[h] is what all sums under the old maximum have to be
 // multiplied by: l has been, o has not, since a product may still be writing it. fmaxf does not see NaN,
 // which goes its way through exp2 into the row's l and o.
 template <int kDv, int kScores>
 __device__ __forceinline__ void soften(float (&s)[kScores], RowState<kDv>& state, float (&shrink)[2],
                                        const Scores& scores) {
-  // Where the product is below all fp32, the scores are too small to matter, but 0 * -inf is NaN.
-  const float unit = fmaxf(scores.factor * scores.slope, 0x1p-149f);
+  // Where the factor is below all fp32, the scores are too small to matter, but 0 * -inf is NaN.
+  const float factor = fmaxf(scores.factor, 0x1p-149f);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float top = s[2 * h];
@@ -102,10 +98,10 @@ __device__ __forceinline__ void soften(float (&s)[kScores], RowState<kDv>& state
     for (int j = 0; j < kScores / 4; ++j) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
     top = fmaxf(top, ptx::shuffle_xor(top, 1));
     top = fmaxf(top, ptx::shuffle_xor(top, 2));
-    const float now = fmaxf(state.m[h], top * scores.factor);
+    const float now = fmaxf(state.m[h], top * factor);
     // A row that has seen nothing but -inf: taken from 0 instead, its weights are 2^-inf = 0, not NaN.
-    const float base = now == -INFINITY ? 0 : base_of(now, scores.slope);
-    shrink[h] = ptx::exp2_approx(base_of(state.m[h], scores.slope) - base);
+    const float base = now == -INFINITY ? 0 : now;
+    shrink[h] = ptx::exp2_approx(scores.slope * (state.m[h] - base));
     state.m[h] = now;
     float sum = 0;
 #pragma unroll
@@ -113,7 +109,9 @@ __device__ __forceinline__ void soften(float (&s)[kScores], RowState<kDv>& state
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float& x = s[4 * j + 2 * h + e];
-        x = ptx::exp2_approx(fmaf(x, unit, -base));
+        // The difference first: of scores of 10^11 one multiply-add alone leaves 10^4 at the maximum (case
+        // A40). The second instruction is not felt beside the exponential.
+        x = ptx::exp2_approx(scores.slope * fmaf(x, factor, -base));
         sum += x;
       }
     state.l[h] = state.l[h] * shrink[h] + sum;

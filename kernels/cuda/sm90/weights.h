@@ -49,7 +49,7 @@ struct NumbersOfColumns {
 template <bool kMasked, int kSums, class Numbers>
 __device__ __forceinline__ void to_probabilities(float (&s)[kSums], const Numbers& numbers,
                                                  const Span (&seen)[2], const Scores& scores) {
-  const float unit = fmaxf(scores.factor * scores.slope, 0x1p-149f);  // as in soften
+  const float unit = fmaxf(scores.factor * scores.slope, 0x1p-149f);  // 0 times infinity is NaN
 #pragma unroll
   for (int j = 0; j < kSums / 4; ++j) {
     const int column = 8 * j + 2 * quad_lane();

@@ -117,11 +117,6 @@ inline float exp2_approx(float x) {
   const float y = std::exp2(flushed);
   return std::fpclassify(y) == FP_SUBNORMAL ? 0.0f : y;
 }
-// Its value passes through memory, so that no compiler contracts it either.
-inline float multiply(float a, float b) {
-  const volatile float y = a * b;
-  return y;
-}
 template <class T>
 std::uint32_t pack(float low, float high) {
   return simt::pack(simt::ElementOf<T>::value, low, high);
