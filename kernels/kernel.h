@@ -50,7 +50,7 @@ struct KernelConfig {
   double softmax_scale = 1;  // any finite value, 0 and negative included
   index_t q_rows = 0;        // local rows of this rank
   int threads = 1;
-  std::string isa = "auto";  // CPU instruction set, one of cpu_isas(); "auto" = the best this machine runs
+  std::string isa = "auto";  // one of cpu_isas(), or a chapter of kernels/cuda; "auto" = the best that runs
 };
 
 class Kernel {
