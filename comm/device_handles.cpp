@@ -40,6 +40,8 @@ bool Event::passed() const {
   return true;
 }
 
+void Event::await() const noexcept { cudaEventSynchronize(event_); }
+
 PinnedBuffer::PinnedBuffer(std::size_t bytes) : size_(bytes) {
   void* data = nullptr;
   if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) != cudaSuccess) {

@@ -35,6 +35,7 @@ class Event {
   void record(cudaStream_t stream);
   void hold_back(cudaStream_t stream) const;  // what is queued on it from now on
   bool passed() const;                        // without waiting
+  void await() const noexcept;  // on the host; an error of the device ends the wait and comes up elsewhere
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -18,6 +18,9 @@ namespace {
 // A place for one chunk on its way, and when the device is done with it.
 struct Stage {
   explicit Stage(std::size_t bytes) : buffer(bytes) {}
+  ~Stage() { copied.await(); }  // the communicator may end while its last copies are still queued
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
   PinnedBuffer buffer;
   Event copied{};
 };

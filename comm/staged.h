@@ -21,7 +21,8 @@ struct StagedOptions {
 //
 // Unlike there, the host works: a transfer progresses in test(), arrived() and wait(), and wait() returns
 // when the last chunk has come and its copy to the device is queued. A transfer has its turn after everything
-// that the stream had been given when it was started, so the host waits in wait() for that work, too.
+// that the stream had been given when it was started, so the host waits in wait() for that work, too. The
+// destructor waits for copies that are still queued.
 //
 // Throws UsageError if `host` is null, `stream` is null or an option is out of range; OutOfMemory.
 std::unique_ptr<DeviceCommunicator> make_staged(std::shared_ptr<Communicator> host, void* stream,
