@@ -9,6 +9,7 @@ bool nccl_built() { return false; }
 
 std::string nccl_version() { return ""; }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as where it is used
 std::unique_ptr<DeviceCommunicator> make_nccl_communicator(std::shared_ptr<Communicator>, void*,
                                                            const NcclOptions&) {
   throw DeviceError(
