@@ -48,8 +48,7 @@ std::string tma_clips_with_zeros_and_swizzles() {
     std::vector<std::uint16_t> want;
     for (int row = y; row < y + 16; ++row)
       for (int c = 0; c < 64; ++c)
-        want.push_back(
-            static_cast<std::uint16_t>(row >= 0 && row < 10 ? (2 * 10 + row) * 64 + c + 1 : 0));
+        want.push_back(static_cast<std::uint16_t>(row >= 0 && row < 10 ? (2 * 10 + row) * 64 + c + 1 : 0));
     if (const std::string wrong = differing("tile", out.host(), want); !wrong.empty()) return wrong;
   }
   return "";
@@ -57,8 +56,7 @@ std::string tma_clips_with_zeros_and_swizzles() {
 
 std::string tma_reads_four_dimensions() {  // [batch 2][row 5][head 3][64], head and row exchanged in the map
   const Array<std::uint16_t> in(numbered(2 * 5 * 3 * 64));
-  const CUtensorMap map =
-      tensor_map(in.data(), {64, 5, 3, 2}, {3 * 128, 128, 5 * 3 * 128}, {64, 16, 1, 1});
+  const CUtensorMap map = tensor_map(in.data(), {64, 5, 3, 2}, {3 * 128, 128, 5 * 3 * 128}, {64, 16, 1, 1});
   const Array<std::uint16_t> out(16 * 64);
   run_blocks(load_box, 1, 32, 4096, map, out.data(), 1, 2, 1);
   std::vector<std::uint16_t> want;
@@ -170,7 +168,8 @@ std::string stmatrix_is_the_way_back() {
   run_blocks(stored_matrices, 1, 32, 1024, out.data());
   std::vector<std::uint16_t> want;
   for (unsigned i = 0; i < 256; ++i) want.push_back(static_cast<std::uint16_t>(i));
-  for (unsigned i = 0; i < 256; ++i) want.push_back(static_cast<std::uint16_t>(i / 64 * 64 + i % 8 * 8 + i / 8 % 8));
+  for (unsigned i = 0; i < 256; ++i)
+    want.push_back(static_cast<std::uint16_t>(i / 64 * 64 + i % 8 * 8 + i / 8 % 8));
   return differing("stored", out.host(), want);
 }
 

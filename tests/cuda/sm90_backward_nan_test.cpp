@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/cuda/spoilt_rows.h"
 #include "tests/cuda/support.h"
 
 namespace ringattn::test {
@@ -17,23 +18,6 @@ std::vector<std::vector<Tile>> masks() {
           causal_tiles(kQueries, kKeys),
           // Two documents that meet inside a warpgroup of rows and a tile of keys.
           {{{0, 40}, {0, 71}, {}}, {{40, kQueries}, {71, kKeys}, {}}}};
-}
-
-// Whether an element of row `row` and head `head` must be NaN; all others must have the bits of the clean
-// run.
-using Spoilt = std::function<bool(index_t head, index_t row, index_t e)>;
-
-void expect_rows(const char* what, const Tensor& clean, const Tensor& dirty, const Spoilt& spoilt) {
-  for (index_t row = 0; row < clean.shape[1]; ++row)
-    for (index_t head = 0; head < clean.shape[2]; ++head)
-      for (index_t e = 0; e < clean.shape[3]; ++e) {
-        const std::size_t at = clean.index(0, row, head, e);
-        if (spoilt(head, row, e)) {
-          ASSERT_TRUE(std::isnan(dirty.get(at))) << what << " row " << row << " head " << head << " " << e;
-        } else {
-          ASSERT_EQ(dirty.get(at), clean.get(at)) << what << " row " << row << " head " << head << " " << e;
-        }
-      }
 }
 
 class CudaSm90BackwardNan : public ::testing::Test {
