@@ -15,6 +15,7 @@ namespace ringattn::cuda {
 // dk and dv.
 struct GroupRows {
   int attend, queries, keys;
+  int heads = 1;  // that read the same keys and have their queries in one block of threads of attend
 };
 
 struct Chapter {
@@ -28,6 +29,9 @@ struct Chapter {
   void (*attend)(DType dtype, const AttendParams& params, cudaStream_t stream);
   void (*query_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
   void (*key_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
+  // Whose attend works on groups that are split (split.h), where the state is not at the rows' own places; it
+  // can do whatever this one can.
+  const Chapter& (*for_split)();
 };
 
 const Chapter& plain_chapter();

@@ -1,5 +1,7 @@
 #include "kernels/cuda/cuda.h"
 
+#include <optional>
+
 #include "kernels/check.h"
 #include "kernels/cuda/chapter.h"
 #include "kernels/cuda/device_error.h"
@@ -8,6 +10,8 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/scaling.h"
 #include "kernels/cuda/sent.h"
+#include "kernels/cuda/split_attend.h"
+#include "kernels/cuda/split_kernel.h"
 #include "src/error.h"
 
 namespace ringattn {
@@ -32,12 +36,15 @@ Rows rows_of(const std::byte* data, const ArrayLayout& layout) {
 
 class CudaKernel final : public Kernel {
  public:
-  CudaKernel(const KernelConfig& config, cudaStream_t stream)
+  CudaKernel(const KernelConfig& config, cudaStream_t stream, const SplitRule& rule)
       : config_(config),
         shape_(config.shape),
         stream_(stream),
         chapter_(chapter_for(config)),
         rows_(chapter_.group_rows(config)),
+        split_chapter_(chapter_.for_split()),
+        split_rows_(split_chapter_.group_rows(config)),
+        split_rule_(rule),
         scaling_(scaling_of(config.softmax_scale, config.dtype)),
         layout_(config.shape, config.dtype, config.q_rows),
         workspace_(layout_.bytes(Pass::forward), stream),
@@ -94,26 +101,20 @@ class CudaKernel final : public Kernel {
   void attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
               const Poll& poll) override {
     check_block(block, block_bytes(k_rows), kBlockAlignment);
-    const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
-    const SentWalk sent = send(uploads_, query_schedule(tiles, config_.q_rows, k_rows, rows_.attend));
-    if (sent.walk.count > 0)
-      chapter_.attend(config_.dtype,
-                      {.walk = sent.walk,
-                       .q = rows_of(workspace_.data(), layout_.q),
-                       .k = rows_of(block.data(), layout.k),
-                       .v = rows_of(block.data() + layout.k.bytes, layout.v),
-                       .o = state_o(),
-                       .maximum = numbers(layout_.numbers_at[0]),
-                       .sum = numbers(layout_.numbers_at[1]),
-                       .q_rows = config_.q_rows,
-                       .k_rows = k_rows,
-                       .all_heads = layout_.heads,
-                       .heads_a_kv = shape_.group(),
-                       .head_dim = static_cast<int>(shape_.head_dim),
-                       .dim_v = static_cast<int>(shape_.head_dim_v),
-                       .group_rows = rows_.attend,
-                       .scores = scaling_.scores},
-                      stream_);
+    AttendParams params = attend_params(block, k_rows);
+    Schedule schedule = query_schedule(tiles, config_.q_rows, k_rows, split_rows_.attend);
+    const std::optional<Schedule> parts = split(schedule, split_blocks(), split_state_rows(), split_rule_);
+    if (parts) {
+      params.group_rows = split_rows_.attend;
+      attend_parts(split_chapter_, config_.dtype, *parts, split_state_rows(), params, uploads_, stream_);
+    } else {
+      if (rows_.attend != split_rows_.attend)
+        schedule = query_schedule(tiles, config_.q_rows, k_rows, rows_.attend);
+      const SentWalk sent = send(uploads_, schedule);
+      params.walk = sent.walk;
+      params.group_rows = rows_.attend;
+      if (sent.walk.count > 0) chapter_.attend(config_.dtype, params, stream_);
+    }
     if (poll) poll();
   }
 
@@ -244,6 +245,33 @@ class CudaKernel final : public Kernel {
                  stream_);
   }
 
+  // All but the walk and the rows of its groups.
+  AttendParams attend_params(std::span<const std::byte> block, index_t k_rows) const {
+    const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
+    return {.walk = {},
+            .q = rows_of(workspace_.data(), layout_.q),
+            .k = rows_of(block.data(), layout.k),
+            .v = rows_of(block.data() + layout.k.bytes, layout.v),
+            .o = state_o(),
+            .maximum = numbers(layout_.numbers_at[0]),
+            .sum = numbers(layout_.numbers_at[1]),
+            .q_rows = config_.q_rows,
+            .k_rows = k_rows,
+            .all_heads = layout_.heads,
+            .heads_a_kv = shape_.group(),
+            .head_dim = static_cast<int>(shape_.head_dim),
+            .dim_v = static_cast<int>(shape_.head_dim_v),
+            .group_rows = 0,
+            .scores = scaling_.scores};
+  }
+
+  // Blocks of threads of a group, and rows of its state, where groups are split.
+  index_t split_blocks() const {
+    const index_t heads = split_rows_.heads;
+    return (shape_.group() + heads - 1) / heads * (shape_.batch * shape_.num_heads_kv);
+  }
+  index_t split_state_rows() const { return std::min<index_t>(split_rows_.attend, config_.q_rows); }
+
   BackwardParams backward_params(std::span<const std::byte> block, index_t k_rows,
                                  std::span<std::byte> gradients) const {
     const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
@@ -280,6 +308,9 @@ class CudaKernel final : public Kernel {
   cudaStream_t stream_;
   const Chapter& chapter_;
   GroupRows rows_;
+  const Chapter& split_chapter_;
+  GroupRows split_rows_;
+  SplitRule split_rule_;
   Scaling scaling_;
   WorkspaceLayout layout_;
   DeviceMemory workspace_;
@@ -291,9 +322,15 @@ class CudaKernel final : public Kernel {
 
 bool cuda_built() { return true; }
 
-std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
+std::unique_ptr<Kernel> cuda::make_split_kernel(const KernelConfig& config, cudaStream_t stream,
+                                                const SplitRule& rule) {
   check_config(config);
-  return std::make_unique<CudaKernel>(config, static_cast<cudaStream_t>(stream));
+  return std::make_unique<CudaKernel>(config, stream, rule);
+}
+
+std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
+  check_config(config);  // first of all, whatever the device
+  return cuda::make_split_kernel(config, static_cast<cudaStream_t>(stream), cuda::split_rule());
 }
 
 }  // namespace ringattn

@@ -28,7 +28,8 @@ struct Piece {
 };
 struct Group {
   index_t first_row;
-  index_t first_piece, pieces;  // in the list of pieces, sorted by their first column
+  index_t first_piece, pieces;  // in the list of pieces, sorted by their first column before a split
+  index_t first_state;          // where its rows' state is among those of a head: first_row, or see split.h
 };
 // On the device. Only groups that see something, longest first.
 struct Walk {
@@ -87,6 +88,23 @@ struct AttendParams {
   int head_dim, dim_v;
   int group_rows;  // that the walk's tiles are cut to
   Scores scores;
+};
+
+// A group whose columns are split: its rows' partial states, `parts` times `state_rows` rows of a head.
+struct Merge {
+  index_t first_row, first_state, parts;
+};
+
+// Partial states are added to the state of their rows.
+struct MergeParams {
+  const Merge* merges;
+  index_t count, state_rows;
+  Rows part_o;
+  const float *part_maximum, *part_sum;  // [head][part_o.rows]
+  Rows o;
+  float *maximum, *sum;
+  index_t q_rows, all_heads;
+  float slope;
 };
 
 struct FinishParams {

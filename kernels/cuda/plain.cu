@@ -27,7 +27,8 @@ constexpr Chapter kPlain{.name = "plain",
                          },
                          .attend = attend,
                          .query_gradients = query_gradients,
-                         .key_gradients = key_gradients};
+                         .key_gradients = key_gradients,
+                         .for_split = plain_chapter};
 
 }  // namespace
 

@@ -44,7 +44,8 @@ Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows, index_t group
     std::ranges::stable_sort(pieces, {}, &Piece::begin);
     schedule.groups.push_back({.first_row = static_cast<index_t>(group) * group_rows,
                                .first_piece = static_cast<index_t>(schedule.pieces.size()),
-                               .pieces = static_cast<index_t>(pieces.size())});
+                               .pieces = static_cast<index_t>(pieces.size()),
+                               .first_state = static_cast<index_t>(group) * group_rows});
     schedule.pieces.insert(schedule.pieces.end(), pieces.begin(), pieces.end());
   }
   // Longest first, so that the last blocks of a launch are short ones.

@@ -10,6 +10,7 @@ namespace ringattn::cuda {
 struct Schedule {
   std::vector<Group> groups;
   std::vector<Piece> pieces;
+  std::vector<Merge> merges{};  // not empty: its groups are parts of groups, see split.h
 };
 
 // Groups of queries that see any key. Throws UsageError naming a tile that leaves [0, q_rows) x [0, k_rows).

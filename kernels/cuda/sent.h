@@ -9,6 +9,7 @@ namespace ringattn::cuda {
 struct SentWalk {
   DeviceMemory memory;
   Walk walk;
+  const Merge* merges;
 };
 SentWalk send(Uploads& uploads, const Schedule& schedule);
 

@@ -81,7 +81,9 @@ const Chapter& sm_90a_chapter() {
                                .group_rows = group_rows,
                                .attend = attend,
                                .query_gradients = query_gradients,
-                               .key_gradients = key_gradients};
+                               .key_gradients = key_gradients,
+                               // It packs few queries of several heads; products do not count there.
+                               .for_split = below};
   return chapter;
 }
 

@@ -106,7 +106,7 @@ __device__ __forceinline__ void add_to_state(const AttendParams& a, const BlockR
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(softmax.sum[half]);  // before the branch: all lanes take part
-    const index_t row = rows.at(row0 + row_of_lane(half), a.q.rows);
+    const index_t row = rows.state_at(row0 + row_of_lane(half), a.o.rows);
     const float before = row < 0 ? 0 : ptx::load_global(a.maximum + row);
     __syncwarp();  // every lane has read it
     if (row < 0) continue;
@@ -142,7 +142,7 @@ __device__ __forceinline__ void begin_rows(const AttendParams& a, std::uint32_t 
     clear(o[m]);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const index_t row = rows.at(row0 + 16 * m + row_of_lane(half), a.q.rows);
+      const index_t row = rows.state_at(row0 + 16 * m + row_of_lane(half), a.o.rows);
       softmax[m].maximum[half] = row < 0 ? -INFINITY : ptx::load_global(a.maximum + row);
       softmax[m].sum[half] = 0;
     }
