@@ -27,6 +27,7 @@ struct Chapter {
   // The only launches of these kernels. The walk's groups are cut to the rows above, and there is at least
   // one. They throw DeviceError naming the kernel, where the runtime refuses.
   void (*attend)(DType dtype, const AttendParams& params, cudaStream_t stream);
+  bool ends;  // attend does what AttendParams::end asks for
   void (*query_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
   void (*key_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
   // Whose attend works on groups that are split (split.h), where the state is not at the rows' own places; it

@@ -100,41 +100,32 @@ class CudaKernel final : public Kernel {
 
   void attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
               const Poll& poll) override {
-    check_block(block, block_bytes(k_rows), kBlockAlignment);
-    AttendParams params = attend_params(block, k_rows);
-    Schedule schedule = query_schedule(tiles, config_.q_rows, k_rows, split_rows_.attend);
-    const std::optional<Schedule> parts = split(schedule, split_blocks(), split_state_rows(), split_rule_);
-    if (parts) {
-      params.group_rows = split_rows_.attend;
-      attend_parts(split_chapter_, config_.dtype, *parts, split_state_rows(), params, uploads_, stream_);
-    } else {
-      if (rows_.attend != split_rows_.attend)
-        schedule = query_schedule(tiles, config_.q_rows, k_rows, rows_.attend);
-      const SentWalk sent = send(uploads_, schedule);
-      params.walk = sent.walk;
+    add(tiles, block, k_rows, {});
+    if (poll) poll();
+  }
+
+  void attend_last(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                   const TensorView& out, const LseView& lse, const Poll& poll) override {
+    if (!chapter_.ends || out.dtype != config_.dtype)
+      return Kernel::attend_last(tiles, block, k_rows, out, lse, poll);
+    check_outputs(out, lse);
+    if (const std::optional<Schedule> ended = add(tiles, block, k_rows, outputs(out, lse))) {
+      const std::vector<index_t> rest = rows_beside(*ended, config_.q_rows, rows_.attend);
+      const SentRows sent = send(uploads_, rest);
+      FinishParams params = finish_params(out, lse);
+      params.first_rows = sent.first_rows;
+      params.groups = static_cast<index_t>(rest.size());
       params.group_rows = rows_.attend;
-      if (sent.walk.count > 0) chapter_.attend(config_.dtype, params, stream_);
+      launch_finish(out.dtype, params, stream_);
+    } else {
+      launch_finish(out.dtype, finish_params(out, lse), stream_);
     }
     if (poll) poll();
   }
 
   void finish(const TensorView& out, const LseView& lse) override {
-    check_tensor("out", as_const(out), out.dtype,
-                 {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim_v});
-    check_lse(lse, {shape_.batch, shape_.num_heads, config_.q_rows});
-    launch_finish(out.dtype,
-                  {.o = state_o(),
-                   .maximum = numbers(layout_.numbers_at[0]),
-                   .sum = numbers(layout_.numbers_at[1]),
-                   .out = tensor_of(out),
-                   .lse = lse.data,
-                   .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
-                   .rows = config_.q_rows,
-                   .heads = shape_.num_heads,
-                   .all_heads = layout_.heads,
-                   .dim_v = static_cast<int>(shape_.head_dim_v),
-                   .slope = scaling_.scores.slope},
-                  stream_);
+    check_outputs(out, lse);
+    launch_finish(out.dtype, finish_params(out, lse), stream_);
   }
 
   void load_rows(const ConstTensorView& q, const Rotation& rotation, const ConstTensorView& dout,
@@ -245,7 +236,55 @@ class CudaKernel final : public Kernel {
                  stream_);
   }
 
-  // All but the walk and the rows of its groups.
+  // Adds a block, and where rows are not split, they end as `end` says. The schedule of those rows.
+  std::optional<Schedule> add(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                              const Outputs& end) {
+    check_block(block, block_bytes(k_rows), kBlockAlignment);
+    AttendParams params = attend_params(block, k_rows);
+    Schedule schedule = query_schedule(tiles, config_.q_rows, k_rows, split_rows_.attend);
+    if (const std::optional<Schedule> parts =
+            split(schedule, split_blocks(), split_state_rows(), split_rule_)) {
+      params.group_rows = split_rows_.attend;
+      attend_parts(split_chapter_, config_.dtype, *parts, split_state_rows(), params, uploads_, stream_);
+      return {};
+    }
+    if (rows_.attend != split_rows_.attend)
+      schedule = query_schedule(tiles, config_.q_rows, k_rows, rows_.attend);
+    const SentWalk sent = send(uploads_, schedule);
+    params.walk = sent.walk;
+    params.group_rows = rows_.attend;
+    params.end = end;
+    if (sent.walk.count > 0) chapter_.attend(config_.dtype, params, stream_);
+    return schedule;
+  }
+
+  void check_outputs(const TensorView& out, const LseView& lse) const {
+    check_tensor("out", as_const(out), out.dtype,
+                 {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim_v});
+    check_lse(lse, {shape_.batch, shape_.num_heads, config_.q_rows});
+  }
+  Outputs outputs(const TensorView& out, const LseView& lse) const {
+    return {.out = tensor_of(out),
+            .lse = lse.data,
+            .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
+            .heads = shape_.num_heads};
+  }
+  // Of all rows.
+  FinishParams finish_params(const TensorView& out, const LseView& lse) const {
+    return {.o = state_o(),
+            .maximum = numbers(layout_.numbers_at[0]),
+            .sum = numbers(layout_.numbers_at[1]),
+            .to = outputs(out, lse),
+            .first_rows = nullptr,
+            .groups = config_.q_rows,
+            .group_rows = 1,
+            .rows = config_.q_rows,
+            .all_heads = layout_.heads,
+            .dim_v = static_cast<int>(shape_.head_dim_v),
+            .slope = scaling_.scores.slope};
+  }
+
+  // All but the walk, the rows of its groups and their end.
   AttendParams attend_params(std::span<const std::byte> block, index_t k_rows) const {
     const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
     return {.walk = {},
@@ -262,7 +301,8 @@ class CudaKernel final : public Kernel {
             .head_dim = static_cast<int>(shape_.head_dim),
             .dim_v = static_cast<int>(shape_.head_dim_v),
             .group_rows = 0,
-            .scores = scaling_.scores};
+            .scores = scaling_.scores,
+            .end = {}};
   }
 
   // Blocks of threads of a group, and rows of its state, where groups are split.

@@ -37,8 +37,8 @@ void launch_store(DType dtype, const StoreParams& params, cudaStream_t stream) {
 
 void launch_finish(DType dtype, const FinishParams& params, cudaStream_t stream) {
   with_element(dtype, [&](auto element) {
-    start("finish", finish_kernel<decltype(element)>, blocks_of_warps(params.all_heads * params.rows), 0,
-          params, stream);
+    start("finish", finish_kernel<decltype(element)>,
+          blocks_of_warps(params.all_heads * params.groups * params.group_rows), 0, params, stream);
   });
 }
 

@@ -69,6 +69,16 @@ Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_r
   return schedule_of(visible, q_rows, group_rows);
 }
 
+std::vector<index_t> rows_beside(const Schedule& schedule, index_t q_rows, int group_rows) {
+  std::vector<bool> there(static_cast<std::size_t>((q_rows + group_rows - 1) / group_rows));
+  for (const Group& group : schedule.groups)
+    there[static_cast<std::size_t>(group.first_row / group_rows)] = true;
+  std::vector<index_t> rows;
+  for (std::size_t group = 0; group < there.size(); ++group)
+    if (!there[group]) rows.push_back(static_cast<index_t>(group) * group_rows);
+  return rows;
+}
+
 Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows, int group_rows) {
   std::vector<Tile> visible;
   for (const Tile& tile : tiles) {

@@ -25,6 +25,15 @@ SentWalk send(Uploads& uploads, const Schedule& schedule) {
   return sent;
 }
 
+SentRows send(Uploads& uploads, const std::vector<index_t>& first_rows) {
+  const std::size_t bytes = first_rows.size() * sizeof(index_t);
+  if (bytes == 0) return {.memory = {}, .first_rows = nullptr};
+  std::memcpy(uploads.room(bytes).data(), first_rows.data(), bytes);
+  SentRows sent{.memory = uploads.send(), .first_rows = nullptr};
+  sent.first_rows = reinterpret_cast<const index_t*>(sent.memory.data());
+  return sent;
+}
+
 SentAngles send(Uploads& uploads, const Rotation& rotation, index_t rows, bool back, int threads) {
   if (rotation.dim == 0 || rows == 0) return {.memory = {}, .turn = {}};
   const auto pairs = static_cast<std::size_t>(rotation.dim / 2);

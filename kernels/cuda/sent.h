@@ -13,6 +13,12 @@ struct SentWalk {
 };
 SentWalk send(Uploads& uploads, const Schedule& schedule);
 
+struct SentRows {
+  DeviceMemory memory;
+  const index_t* first_rows;
+};
+SentRows send(Uploads& uploads, const std::vector<index_t>& first_rows);
+
 struct SentAngles {
   DeviceMemory memory;
   Turn turn;

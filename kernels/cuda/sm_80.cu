@@ -56,6 +56,7 @@ constexpr Chapter kSm80{.name = "sm_80",
                         .obstacle = obstacle,
                         .group_rows = group_rows,
                         .attend = attend,
+                        .ends = true,
                         .query_gradients = query_gradients,
                         .key_gradients = key_gradients,
                         .for_split = sm_80_chapter};

@@ -20,6 +20,10 @@ struct BlockRows {
   // Likewise in the arrays of its state.
   __device__ __forceinline__ index_t state_at(int t, index_t rows) const { return at(t, rows, first_state); }
 
+  // Head and query of a row that exists.
+  __device__ __forceinline__ index_t head_at(int t) const { return head + t / group_rows; }
+  __device__ __forceinline__ index_t query_at(int t) const { return first + (t & (group_rows - 1)); }
+
  private:
   __device__ __forceinline__ index_t at(int t, index_t rows, index_t from) const {
     const int query = t & (group_rows - 1), h = t / group_rows;  // a power of two
