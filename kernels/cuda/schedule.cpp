@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "kernels/check.h"
 
@@ -40,8 +41,11 @@ Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows, index_t group
   for (std::size_t group = 0; group < groups; ++group) {
     std::vector<Piece>& pieces = by_group[group];
     if (pieces.empty()) continue;
-    // The order of a row's columns then does not depend on the order of the tiles.
-    std::ranges::stable_sort(pieces, {}, &Piece::begin);
+    // By first column, and then by all else: neither the order of a row's columns nor where a split cuts
+    // depends on the order of the tiles.
+    std::ranges::sort(pieces, {}, [](const Piece& piece) {
+      return std::tuple(piece.begin, piece.end, piece.row_begin, piece.row_end, piece.lo, piece.hi);
+    });
     schedule.groups.push_back({.first_row = static_cast<index_t>(group) * group_rows,
                                .first_piece = static_cast<index_t>(schedule.pieces.size()),
                                .pieces = static_cast<index_t>(pieces.size()),

@@ -107,6 +107,22 @@ TEST(CudaSplitSchedule, PartsHoldWhatTheGroupsHeld) {
     }
 }
 
+// Tiles side by side that begin at the same key, in either order.
+TEST(CudaSplitSchedule, CutsDoNotDependOnTheOrderOfTiles) {
+  std::vector<Tile> tiles;
+  for (index_t row = 0; row < 16; row += 3)
+    tiles.push_back({{row, std::min<index_t>(row + 3, 16)}, {0, 64 * (row + 1)}, {}});
+  const auto ends = [&tiles] {
+    const auto parts = split(cuda::query_schedule(tiles, 16, 1100, 16), 1, 16, kTwoSteps);
+    std::vector<std::pair<index_t, int>> cuts;
+    for (const Piece& piece : parts->pieces) cuts.emplace_back(piece.end, piece.row_begin);
+    return cuts;
+  };
+  const auto before = ends();
+  std::ranges::reverse(tiles);
+  EXPECT_EQ(ends(), before);
+}
+
 class CudaSplit : public EveryChapter {
  protected:
   Result run_split(const SplitRule& rule, const Problem& problem, const Inputs& inputs,
