@@ -115,7 +115,7 @@ TEST(CudaSplitSchedule, CutsDoNotDependOnTheOrderOfTiles) {
   const auto ends = [&tiles] {
     const auto parts = split(cuda::query_schedule(tiles, 16, 1100, 16), 1, 16, kTwoSteps);
     std::vector<std::pair<index_t, int>> cuts;
-    for (const Piece& piece : parts->pieces) cuts.emplace_back(piece.end, piece.row_begin);
+    for (const Piece& piece : parts.value().pieces) cuts.emplace_back(piece.end, piece.row_begin);
     return cuts;
   };
   const auto before = ends();
