@@ -115,14 +115,15 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
   const Group group = ptx::load_global(a.walk.groups + static_cast<index_t>(blockIdx.x) % a.walk.count);
   const index_t left = a.q_rows - group.first_row;
   const int valid = static_cast<int>(left < kGroupRows ? left : kGroupRows);
-  const index_t state = head * a.q.rows + group.first_row;
+  const index_t state = head * a.o.rows + group.first_state;
 
   copy_rows<T>(a.q, head, group.first_row, valid, kGroupRows, a.head_dim, q);
   WarpRows<kTiles> rows;
   begin_span(a, state, valid, rows);
   int span = 0;
-  for (index_t p = group.first_piece; p < group.first_piece + group.pieces; ++p) {
-    const Piece piece = ptx::load_global(a.walk.pieces + p);
+  const Piece* next = a.walk.pieces + group.first_piece;
+  for (const Piece* const end = next + group.pieces; next != end; ++next) {
+    const Piece piece = ptx::load_global(next);
     for (index_t first = piece.begin; first < piece.end; first += kColumns) {
       const Step step = step_of(piece, first);
       __syncthreads();  // the values before have been read

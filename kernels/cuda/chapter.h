@@ -15,6 +15,7 @@ namespace ringattn::cuda {
 // dk and dv.
 struct GroupRows {
   int attend, queries, keys;
+  int heads = 1;  // that read the same keys and have their queries in one block of threads of attend
 };
 
 struct Chapter {
@@ -26,8 +27,12 @@ struct Chapter {
   // The only launches of these kernels. The walk's groups are cut to the rows above, and there is at least
   // one. They throw DeviceError naming the kernel, where the runtime refuses.
   void (*attend)(DType dtype, const AttendParams& params, cudaStream_t stream);
+  bool ends;  // attend does what AttendParams::end asks for
   void (*query_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
   void (*key_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
+  // Whose attend works on groups that are split (split.h), where the state is not at the rows' own places; it
+  // can do whatever this one can.
+  const Chapter& (*for_split)();
 };
 
 const Chapter& plain_chapter();

@@ -1,5 +1,7 @@
 #include "kernels/cuda/cuda.h"
 
+#include <optional>
+
 #include "kernels/check.h"
 #include "kernels/cuda/chapter.h"
 #include "kernels/cuda/device_error.h"
@@ -8,6 +10,8 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/scaling.h"
 #include "kernels/cuda/sent.h"
+#include "kernels/cuda/split_attend.h"
+#include "kernels/cuda/split_kernel.h"
 #include "src/error.h"
 
 namespace ringattn {
@@ -32,12 +36,15 @@ Rows rows_of(const std::byte* data, const ArrayLayout& layout) {
 
 class CudaKernel final : public Kernel {
  public:
-  CudaKernel(const KernelConfig& config, cudaStream_t stream)
+  CudaKernel(const KernelConfig& config, cudaStream_t stream, const SplitRule& rule)
       : config_(config),
         shape_(config.shape),
         stream_(stream),
         chapter_(chapter_for(config)),
         rows_(chapter_.group_rows(config)),
+        split_chapter_(chapter_.for_split()),
+        split_rows_(split_chapter_.group_rows(config)),
+        split_rule_(rule),
         scaling_(scaling_of(config.softmax_scale, config.dtype)),
         layout_(config.shape, config.dtype, config.q_rows),
         workspace_(layout_.bytes(Pass::forward), stream),
@@ -93,47 +100,32 @@ class CudaKernel final : public Kernel {
 
   void attend(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
               const Poll& poll) override {
-    check_block(block, block_bytes(k_rows), kBlockAlignment);
-    const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
-    const SentWalk sent = send(uploads_, query_schedule(tiles, config_.q_rows, k_rows, rows_.attend));
-    if (sent.walk.count > 0)
-      chapter_.attend(config_.dtype,
-                      {.walk = sent.walk,
-                       .q = rows_of(workspace_.data(), layout_.q),
-                       .k = rows_of(block.data(), layout.k),
-                       .v = rows_of(block.data() + layout.k.bytes, layout.v),
-                       .o = state_o(),
-                       .maximum = numbers(layout_.numbers_at[0]),
-                       .sum = numbers(layout_.numbers_at[1]),
-                       .q_rows = config_.q_rows,
-                       .k_rows = k_rows,
-                       .all_heads = layout_.heads,
-                       .heads_a_kv = shape_.group(),
-                       .head_dim = static_cast<int>(shape_.head_dim),
-                       .dim_v = static_cast<int>(shape_.head_dim_v),
-                       .group_rows = rows_.attend,
-                       .scores = scaling_.scores},
-                      stream_);
+    add(tiles, block, k_rows, {});
+    if (poll) poll();
+  }
+
+  void attend_last(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                   const TensorView& out, const LseView& lse, const Poll& poll) override {
+    if (!chapter_.ends || out.dtype != config_.dtype)
+      return Kernel::attend_last(tiles, block, k_rows, out, lse, poll);
+    check_outputs(out, lse);
+    if (const std::optional<Schedule> ended = add(tiles, block, k_rows, outputs(out, lse))) {
+      const std::vector<index_t> rest = rows_beside(*ended, config_.q_rows, rows_.attend);
+      const SentRows sent = send(uploads_, rest);
+      FinishParams params = finish_params(out, lse);
+      params.first_rows = sent.first_rows;
+      params.groups = static_cast<index_t>(rest.size());
+      params.group_rows = rows_.attend;
+      launch_finish(out.dtype, params, stream_);
+    } else {
+      launch_finish(out.dtype, finish_params(out, lse), stream_);
+    }
     if (poll) poll();
   }
 
   void finish(const TensorView& out, const LseView& lse) override {
-    check_tensor("out", as_const(out), out.dtype,
-                 {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim_v});
-    check_lse(lse, {shape_.batch, shape_.num_heads, config_.q_rows});
-    launch_finish(out.dtype,
-                  {.o = state_o(),
-                   .maximum = numbers(layout_.numbers_at[0]),
-                   .sum = numbers(layout_.numbers_at[1]),
-                   .out = tensor_of(out),
-                   .lse = lse.data,
-                   .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
-                   .rows = config_.q_rows,
-                   .heads = shape_.num_heads,
-                   .all_heads = layout_.heads,
-                   .dim_v = static_cast<int>(shape_.head_dim_v),
-                   .slope = scaling_.scores.slope},
-                  stream_);
+    check_outputs(out, lse);
+    launch_finish(out.dtype, finish_params(out, lse), stream_);
   }
 
   void load_rows(const ConstTensorView& q, const Rotation& rotation, const ConstTensorView& dout,
@@ -244,6 +236,82 @@ class CudaKernel final : public Kernel {
                  stream_);
   }
 
+  // Adds a block, and where rows are not split, they end as `end` says. The schedule of those rows.
+  std::optional<Schedule> add(std::span<const Tile> tiles, std::span<const std::byte> block, index_t k_rows,
+                              const Outputs& end) {
+    check_block(block, block_bytes(k_rows), kBlockAlignment);
+    AttendParams params = attend_params(block, k_rows);
+    Schedule schedule = query_schedule(tiles, config_.q_rows, k_rows, split_rows_.attend);
+    if (const std::optional<Schedule> parts =
+            split(schedule, split_blocks(), split_state_rows(), split_rule_)) {
+      params.group_rows = split_rows_.attend;
+      attend_parts(split_chapter_, config_.dtype, *parts, split_state_rows(), params, uploads_, stream_);
+      return {};
+    }
+    if (rows_.attend != split_rows_.attend)
+      schedule = query_schedule(tiles, config_.q_rows, k_rows, rows_.attend);
+    const SentWalk sent = send(uploads_, schedule);
+    params.walk = sent.walk;
+    params.group_rows = rows_.attend;
+    params.end = end;
+    if (sent.walk.count > 0) chapter_.attend(config_.dtype, params, stream_);
+    return schedule;
+  }
+
+  void check_outputs(const TensorView& out, const LseView& lse) const {
+    check_tensor("out", as_const(out), out.dtype,
+                 {shape_.batch, config_.q_rows, shape_.num_heads, shape_.head_dim_v});
+    check_lse(lse, {shape_.batch, shape_.num_heads, config_.q_rows});
+  }
+  Outputs outputs(const TensorView& out, const LseView& lse) const {
+    return {.out = tensor_of(out),
+            .lse = lse.data,
+            .lse_stride = {lse.stride[0], lse.stride[1], lse.stride[2]},
+            .heads = shape_.num_heads};
+  }
+  // Of all rows.
+  FinishParams finish_params(const TensorView& out, const LseView& lse) const {
+    return {.o = state_o(),
+            .maximum = numbers(layout_.numbers_at[0]),
+            .sum = numbers(layout_.numbers_at[1]),
+            .to = outputs(out, lse),
+            .first_rows = nullptr,
+            .groups = config_.q_rows,
+            .group_rows = 1,
+            .rows = config_.q_rows,
+            .all_heads = layout_.heads,
+            .dim_v = static_cast<int>(shape_.head_dim_v),
+            .slope = scaling_.scores.slope};
+  }
+
+  // All but the walk, the rows of its groups and their end.
+  AttendParams attend_params(std::span<const std::byte> block, index_t k_rows) const {
+    const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
+    return {.walk = {},
+            .q = rows_of(workspace_.data(), layout_.q),
+            .k = rows_of(block.data(), layout.k),
+            .v = rows_of(block.data() + layout.k.bytes, layout.v),
+            .o = state_o(),
+            .maximum = numbers(layout_.numbers_at[0]),
+            .sum = numbers(layout_.numbers_at[1]),
+            .q_rows = config_.q_rows,
+            .k_rows = k_rows,
+            .all_heads = layout_.heads,
+            .heads_a_kv = shape_.group(),
+            .head_dim = static_cast<int>(shape_.head_dim),
+            .dim_v = static_cast<int>(shape_.head_dim_v),
+            .group_rows = 0,
+            .scores = scaling_.scores,
+            .end = {}};
+  }
+
+  // Blocks of threads of a group, and rows of its state, where groups are split.
+  index_t split_blocks() const {
+    const index_t heads = split_rows_.heads;
+    return (shape_.group() + heads - 1) / heads * (shape_.batch * shape_.num_heads_kv);
+  }
+  index_t split_state_rows() const { return std::min<index_t>(split_rows_.attend, config_.q_rows); }
+
   BackwardParams backward_params(std::span<const std::byte> block, index_t k_rows,
                                  std::span<std::byte> gradients) const {
     const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
@@ -280,6 +348,9 @@ class CudaKernel final : public Kernel {
   cudaStream_t stream_;
   const Chapter& chapter_;
   GroupRows rows_;
+  const Chapter& split_chapter_;
+  GroupRows split_rows_;
+  SplitRule split_rule_;
   Scaling scaling_;
   WorkspaceLayout layout_;
   DeviceMemory workspace_;
@@ -291,9 +362,15 @@ class CudaKernel final : public Kernel {
 
 bool cuda_built() { return true; }
 
-std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
+std::unique_ptr<Kernel> cuda::make_split_kernel(const KernelConfig& config, cudaStream_t stream,
+                                                const SplitRule& rule) {
   check_config(config);
-  return std::make_unique<CudaKernel>(config, static_cast<cudaStream_t>(stream));
+  return std::make_unique<CudaKernel>(config, stream, rule);
+}
+
+std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
+  check_config(config);  // first of all, whatever the device
+  return cuda::make_split_kernel(config, static_cast<cudaStream_t>(stream), cuda::split_rule());
 }
 
 }  // namespace ringattn

@@ -31,7 +31,9 @@ bool cuda_built();
 std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream);
 
 // What that kernel would hold and move, without making it. Workspace leaves out what a call needs for as long
-// as it runs: its tiles, cut to groups of rows, and its cosines and sines.
+// as it runs: its tiles, cut to groups of rows, its cosines and sines, and the partial sums of few queries
+// whose keys are split (at most 2 blocks of threads a multiprocessor, 128 rows of head_dim_v + 2 floats
+// each).
 std::size_t cuda_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows);
 std::size_t cuda_gradient_bytes(const HeadShape& shape, index_t k_rows);
 std::size_t cuda_workspace_bytes(const KernelConfig& config, Pass pass = Pass::forward);

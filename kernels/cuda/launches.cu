@@ -1,6 +1,7 @@
 #include "kernels/cuda/launches.h"
 
 #include "kernels/cuda/grid.h"
+#include "kernels/cuda/merge.h"
 #include "kernels/cuda/rows.h"
 
 namespace ringattn::cuda {
@@ -36,8 +37,8 @@ void launch_store(DType dtype, const StoreParams& params, cudaStream_t stream) {
 
 void launch_finish(DType dtype, const FinishParams& params, cudaStream_t stream) {
   with_element(dtype, [&](auto element) {
-    start("finish", finish_kernel<decltype(element)>, blocks_of_warps(params.all_heads * params.rows), 0,
-          params, stream);
+    start("finish", finish_kernel<decltype(element)>,
+          blocks_of_warps(params.all_heads * params.groups * params.group_rows), 0, params, stream);
   });
 }
 
@@ -46,6 +47,11 @@ void launch_row_numbers(DType dtype, const RowNumbersParams& params, cudaStream_
     start("row_numbers", row_numbers_kernel<decltype(element)>,
           blocks_of_warps(params.all_heads * params.rows), 0, params, stream);
   });
+}
+
+void launch_merge(const MergeParams& params, cudaStream_t stream) {
+  start("merge", merge_kernel, blocks_of_warps(params.all_heads * params.count * params.state_rows), 0,
+        params, stream);
 }
 
 void launch_reset(const ResetParams& params, cudaStream_t stream) {

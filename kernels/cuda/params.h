@@ -28,7 +28,8 @@ struct Piece {
 };
 struct Group {
   index_t first_row;
-  index_t first_piece, pieces;  // in the list of pieces, sorted by their first column
+  index_t first_piece, pieces;  // in the list of pieces, sorted by their first column before a split
+  index_t first_state;          // where its rows' state is among those of a head: first_row, or see split.h
 };
 // On the device. Only groups that see something, longest first.
 struct Walk {
@@ -79,6 +80,14 @@ struct ResetParams {
   index_t all_heads;
 };
 
+// Where the answer of rows goes.
+struct Outputs {
+  Tensor out;  // data null: nowhere
+  float* lse;  // null: not wanted
+  index_t lse_stride[3];
+  index_t heads;  // of one batch
+};
+
 struct AttendParams {
   Walk walk;
   Rows q, k, v, o;
@@ -87,15 +96,37 @@ struct AttendParams {
   int head_dim, dim_v;
   int group_rows;  // that the walk's tiles are cut to
   Scores scores;
+  // Not null: these are the last keys of the walk's rows, which are finished instead of carried on. It saves
+  // the way of o through memory, fp32 written by attend and read by finish: 8 bytes of the 14 that an element
+  // of 16 bits costs after the last product.
+  Outputs end;
+};
+
+// A group whose columns are split: its rows' partial states, `parts` times `state_rows` rows of a head.
+struct Merge {
+  index_t first_row, first_state, parts;
+};
+
+// Partial states are added to the state of their rows.
+struct MergeParams {
+  const Merge* merges;
+  index_t count, state_rows;
+  Rows part_o;
+  const float *part_maximum, *part_sum;  // [head][part_o.rows]
+  Rows o;
+  float *maximum, *sum;
+  index_t q_rows, all_heads;
+  float slope;
 };
 
 struct FinishParams {
   Rows o;
   const float *maximum, *sum;
-  Tensor out;
-  float* lse;  // null: not wanted
-  index_t lse_stride[3];
-  index_t rows, heads, all_heads;
+  Outputs to;
+  // Groups of group_rows rows, from first_rows[g] on, or, if that is null, from g * group_rows on.
+  const index_t* first_rows;
+  index_t groups, group_rows;
+  index_t rows, all_heads;
   int dim_v;
   float slope;
 };

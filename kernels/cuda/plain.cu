@@ -26,8 +26,10 @@ constexpr Chapter kPlain{.name = "plain",
                            return {kGroupRows, kGroupRows, kGroupRows};
                          },
                          .attend = attend,
+                         .ends = false,
                          .query_gradients = query_gradients,
-                         .key_gradients = key_gradients};
+                         .key_gradients = key_gradients,
+                         .for_split = plain_chapter};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // Rows between the caller's tensors and the arrays of the kernels: a warp to a row, bound by memory.
 #pragma once
-#include "kernels/cuda/element.h"
+#include "kernels/cuda/finished.h"
 
 namespace ringattn::cuda {
 
@@ -48,27 +48,20 @@ __global__ void __launch_bounds__(kThreads) store_kernel(StoreParams a) {
     ptx::store_global(to + e, narrow<T>(turned(a.turn, row, e, read)));
 }
 
-// out = o / sum; a row that saw nothing, or nothing but scores of -inf, keeps its o, which is 0 (or NaN, from
-// 0 times infinity).
 template <class T>
 __global__ void __launch_bounds__(kThreads) finish_kernel(FinishParams a) {
-  const index_t warp = global_warp();
-  if (warp >= a.all_heads * a.rows) return;
-  const index_t all_head = warp / a.rows, row = warp % a.rows;
-  const index_t batch = all_head / a.heads, head = all_head % a.heads, state = all_head * a.o.rows + row;
+  const index_t warp = global_warp(), listed = a.groups * a.group_rows, head = warp / listed;
+  if (head >= a.all_heads) return;
+  const index_t group = warp % listed / a.group_rows;
+  const index_t first = a.first_rows ? ptx::load_global(a.first_rows + group) : group * a.group_rows;
+  const index_t row = first + warp % a.group_rows, state = head * a.o.rows + row;
+  if (row >= a.rows) return;
   const float sum = ptx::load_global(a.sum + state);
-  T* const out = row_at<T>(a.out, batch, head, row);
-  const float* const o = row_at<const float>(a.o, all_head, row);
-  for (int e = lane_index(); e < a.dim_v; e += kWarpSize) {
-    const float x = ptx::load_global(o + e);
-    ptx::store_global(out + e, narrow<T>(sum == 0 ? x : x / sum));
-  }
-  if (lane_index() != 0 || !a.lse) return;
-  constexpr double kLn2 = 0.693147180559945309417;
-  const double maximum = static_cast<double>(ptx::load_global(a.maximum + state));
-  const double lse = maximum * static_cast<double>(a.slope) * kLn2 + log(static_cast<double>(sum));
-  ptx::store_global(a.lse + batch * a.lse_stride[0] + head * a.lse_stride[1] + row * a.lse_stride[2],
-                    sum == 0 ? -INFINITY : static_cast<float>(lse));
+  T* const out = out_row<T>(a.to, head, row);
+  const float* const o = row_at<const float>(a.o, head, row);
+  for (int e = lane_index(); e < a.dim_v; e += kWarpSize)
+    ptx::store_global(out + e, finished<T>(ptx::load_global(o + e), sum));
+  if (lane_index() == 0) store_lse(a.to, head, row, ptx::load_global(a.maximum + state), sum, a.slope);
 }
 
 template <class T>

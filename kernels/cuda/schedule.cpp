@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "kernels/check.h"
 
@@ -40,11 +41,15 @@ Schedule schedule_of(const std::vector<Tile>& tiles, index_t rows, index_t group
   for (std::size_t group = 0; group < groups; ++group) {
     std::vector<Piece>& pieces = by_group[group];
     if (pieces.empty()) continue;
-    // The order of a row's columns then does not depend on the order of the tiles.
-    std::ranges::stable_sort(pieces, {}, &Piece::begin);
+    // By first column, and then by all else: neither the order of a row's columns nor where a split cuts
+    // depends on the order of the tiles.
+    std::ranges::sort(pieces, {}, [](const Piece& piece) {
+      return std::tuple(piece.begin, piece.end, piece.row_begin, piece.row_end, piece.lo, piece.hi);
+    });
     schedule.groups.push_back({.first_row = static_cast<index_t>(group) * group_rows,
                                .first_piece = static_cast<index_t>(schedule.pieces.size()),
-                               .pieces = static_cast<index_t>(pieces.size())});
+                               .pieces = static_cast<index_t>(pieces.size()),
+                               .first_state = static_cast<index_t>(group) * group_rows});
     schedule.pieces.insert(schedule.pieces.end(), pieces.begin(), pieces.end());
   }
   // Longest first, so that the last blocks of a launch are short ones.
@@ -66,6 +71,16 @@ Schedule query_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_r
     if (!nothing(tile)) visible.push_back(tile);
   }
   return schedule_of(visible, q_rows, group_rows);
+}
+
+std::vector<index_t> rows_beside(const Schedule& schedule, index_t q_rows, int group_rows) {
+  std::vector<bool> there(static_cast<std::size_t>((q_rows + group_rows - 1) / group_rows));
+  for (const Group& group : schedule.groups)
+    there[static_cast<std::size_t>(group.first_row / group_rows)] = true;
+  std::vector<index_t> rows;
+  for (std::size_t group = 0; group < there.size(); ++group)
+    if (!there[group]) rows.push_back(static_cast<index_t>(group) * group_rows);
+  return rows;
 }
 
 Schedule key_schedule(std::span<const Tile> tiles, index_t q_rows, index_t k_rows, int group_rows) {

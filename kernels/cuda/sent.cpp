@@ -9,16 +9,28 @@
 namespace ringattn::cuda {
 
 SentWalk send(Uploads& uploads, const Schedule& schedule) {
-  if (schedule.groups.empty()) return {.memory = {}, .walk = {}};
+  if (schedule.groups.empty()) return {.memory = {}, .walk = {}, .merges = nullptr};
   const std::size_t groups = schedule.groups.size() * sizeof(Group);
   const std::size_t pieces = schedule.pieces.size() * sizeof(Piece);
-  const std::span<std::byte> room = uploads.room(groups + pieces);
+  const std::size_t merges = schedule.merges.size() * sizeof(Merge);
+  const std::span<std::byte> room = uploads.room(groups + pieces + merges);
   std::memcpy(room.data(), schedule.groups.data(), groups);
   std::memcpy(room.data() + groups, schedule.pieces.data(), pieces);
-  SentWalk sent{.memory = uploads.send(), .walk = {}};
+  if (merges > 0) std::memcpy(room.data() + groups + pieces, schedule.merges.data(), merges);
+  SentWalk sent{.memory = uploads.send(), .walk = {}, .merges = nullptr};
   sent.walk = {.groups = reinterpret_cast<const Group*>(sent.memory.data()),
                .pieces = reinterpret_cast<const Piece*>(sent.memory.data() + groups),
                .count = static_cast<index_t>(schedule.groups.size())};
+  sent.merges = reinterpret_cast<const Merge*>(sent.memory.data() + groups + pieces);
+  return sent;
+}
+
+SentRows send(Uploads& uploads, const std::vector<index_t>& first_rows) {
+  const std::size_t bytes = first_rows.size() * sizeof(index_t);
+  if (bytes == 0) return {.memory = {}, .first_rows = nullptr};
+  std::memcpy(uploads.room(bytes).data(), first_rows.data(), bytes);
+  SentRows sent{.memory = uploads.send(), .first_rows = nullptr};
+  sent.first_rows = reinterpret_cast<const index_t*>(sent.memory.data());
   return sent;
 }
 

@@ -9,8 +9,15 @@ namespace ringattn::cuda {
 struct SentWalk {
   DeviceMemory memory;
   Walk walk;
+  const Merge* merges;
 };
 SentWalk send(Uploads& uploads, const Schedule& schedule);
+
+struct SentRows {
+  DeviceMemory memory;
+  const index_t* first_rows;
+};
+SentRows send(Uploads& uploads, const std::vector<index_t>& first_rows);
 
 struct SentAngles {
   DeviceMemory memory;

@@ -41,25 +41,25 @@ std::string obstacle(const KernelConfig& config) {
 
 // Of queries in attend, a power of two: a block's rows belong to as many heads as read the same keys, as long
 // as each head has room for all its queries.
-int attend_group(const KernelConfig& config) {
+GroupRows group_rows(const KernelConfig& config) {
   int rows = 0;
   sm80::with_dims(static_cast<int>(config.shape.head_dim), static_cast<int>(config.shape.head_dim_v),
                   [&](auto dims) { rows = sm80::attend_rows(decltype(dims)::kV); });
   int group = rows;
   while (group / 2 >= std::max<index_t>(config.q_rows, 1) && rows / group < config.shape.group()) group /= 2;
-  return group;
+  return {group, sm80::kGradientRows, sm80::kGradientRows, rows / group};
 }
 
 constexpr Chapter kSm80{.name = "sm_80",
                         .lowest = 80,
                         .highest = std::numeric_limits<int>::max(),
                         .obstacle = obstacle,
-                        .group_rows = [](const KernelConfig& config) -> GroupRows {
-                          return {attend_group(config), sm80::kGradientRows, sm80::kGradientRows};
-                        },
+                        .group_rows = group_rows,
                         .attend = attend,
+                        .ends = true,
                         .query_gradients = query_gradients,
-                        .key_gradients = key_gradients};
+                        .key_gradients = key_gradients,
+                        .for_split = sm_80_chapter};
 
 }  // namespace
 

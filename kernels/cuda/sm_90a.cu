@@ -80,8 +80,11 @@ const Chapter& sm_90a_chapter() {
                                .obstacle = obstacle,
                                .group_rows = group_rows,
                                .attend = attend,
+                               .ends = true,
                                .query_gradients = query_gradients,
-                               .key_gradients = key_gradients};
+                               .key_gradients = key_gradients,
+                               // It packs few queries of several heads; products do not count there.
+                               .for_split = below};
   return chapter;
 }
 

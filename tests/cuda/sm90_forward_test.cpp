@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/sm90/attend.h"
 #include "src/error.h"
-#include "tests/cuda/support.h"
+#include "tests/cuda/unsplit.h"
 #include "tests/simt/config.h"
 
 namespace ringattn::test {
@@ -41,7 +41,7 @@ TEST(CudaSm90Forward, EveryHeadDim) {
       SCOPED_TRACE(text(dtype) + " head_dim " + std::to_string(d.k) + ", " + std::to_string(d.v));
       const Problem p = problem_of({1, 1, 1, d.k, d.v}, dtype, 67, 331, causal_tiles(67, 331));
       const Inputs in = random_inputs(p, 11);
-      expect_accurate(run_cuda("sm_90a", p, in), p, in);
+      expect_accurate(run_unsplit("sm_90a", p, in), p, in);
     }
 }
 
@@ -57,7 +57,7 @@ TEST(CudaSm90Forward, EveryMaskAndGroupAcrossHops) {
       SCOPED_TRACE("heads " + std::to_string(h.q) + "/" + std::to_string(h.kv));
       const Problem p = problem_of({seed % 3 / 2 + 1, h.q, h.kv, 52, 64}, kDtypes[seed % 2], 149, 461, tiles);
       const Inputs in = random_inputs(p, ++seed);
-      expect_accurate(run_cuda("sm_90a", p, in, blocks_of(347, 461)), p, in);
+      expect_accurate(run_unsplit("sm_90a", p, in, blocks_of(347, 461)), p, in);
     }
 }
 
@@ -71,7 +71,7 @@ TEST(CudaSm90Forward, EveryLength) {
             {1, 1, 1, dim, dim}, DType::bf16, q_rows, k_rows,
             (q_rows + k_rows) % 3 == 0 ? full_tiles(q_rows, k_rows) : causal_tiles(q_rows, k_rows));
         const Inputs in = random_inputs(p, 7);
-        expect_accurate(run_cuda("sm_90a", p, in), p, in);
+        expect_accurate(run_unsplit("sm_90a", p, in), p, in);
       }
 }
 
@@ -83,10 +83,10 @@ TEST(CudaSm90Forward, ManyTilesInAGroup) {
     const Problem documents =
         problem_of({1, 2, 1, dim, dim}, DType::bf16, 211, 211, random_documents(211, seed));
     const Inputs in = random_inputs(documents, seed);
-    expect_accurate(run_cuda("sm_90a", documents, in), documents, in);
+    expect_accurate(run_unsplit("sm_90a", documents, in), documents, in);
     const Problem grid = problem_of({1, 2, 1, dim, dim}, DType::f16, 211, 331, random_grid(211, 331, seed));
     const Inputs grid_in = random_inputs(grid, seed);
-    expect_accurate(run_cuda("sm_90a", grid, grid_in, blocks_of(223, 331), Ending::finish), grid, grid_in);
+    expect_accurate(run_unsplit("sm_90a", grid, grid_in, blocks_of(223, 331), Ending::finish), grid, grid_in);
   }
   const Problem mixed = problem_of({1, 2, 1, 64, 64}, DType::bf16, 192, 700,
                                    {{{0, 192}, {0, 300}, {}},
@@ -94,7 +94,7 @@ TEST(CudaSm90Forward, ManyTilesInAGroup) {
                                     {{0, 192}, {410, 620}, {}},
                                     {{64, 128}, {620, 700}, {}}});
   const Inputs in = random_inputs(mixed, 5);
-  expect_accurate(run_cuda("sm_90a", mixed, in), mixed, in);
+  expect_accurate(run_unsplit("sm_90a", mixed, in), mixed, in);
 }
 
 TEST(CudaSm90Forward, BandsBeyond32Bits) {
@@ -104,7 +104,7 @@ TEST(CudaSm90Forward, BandsBeyond32Bits) {
     SCOPED_TRACE(std::to_string(band.lo) + " .. " + std::to_string(band.hi));
     const Problem p = problem_of({1, 1, 1, 64, 64}, DType::bf16, 97, 131, {{{0, 97}, {0, 131}, band}});
     const Inputs in = random_inputs(p, 3);
-    expect_accurate(run_cuda("sm_90a", p, in), p, in);
+    expect_accurate(run_unsplit("sm_90a", p, in), p, in);
   }
 }
 
@@ -117,7 +117,7 @@ TEST(CudaSm90Forward, NarrowBands) {
       const Problem p =
           problem_of({1, 1, 1, 64, 128}, DType::bf16, 199, 251, {{{3, 190}, {5, 249}, {lo, lo + width}}});
       const Inputs in = random_inputs(p, 3);
-      expect_accurate(run_cuda("sm_90a", p, in), p, in);
+      expect_accurate(run_unsplit("sm_90a", p, in), p, in);
     }
 }
 
@@ -128,7 +128,7 @@ TEST(CudaSm90Forward, LargeLogits) {
       SCOPED_TRACE(text(dtype) + " " + std::to_string(deviation));
       const Problem p = problem_of({1, 2, 1, 64, 64}, dtype, 29, 431, causal_tiles(29, 431));
       const Inputs in = random_inputs(p, 5, deviation);
-      expect_accurate(run_cuda("sm_90a", p, in, blocks_of(212, 431)), p, in);
+      expect_accurate(run_unsplit("sm_90a", p, in, blocks_of(212, 431)), p, in);
     }
 }
 
@@ -141,7 +141,7 @@ TEST(CudaSm90Forward, EveryScale) {
       Problem p = problem_of({1, 2, 1, 12, 20}, dtype, 29, 211, causal_tiles(29, 211));
       p.scale = scale;
       const Inputs in = random_inputs(p, 6);
-      expect_accurate(run_cuda("sm_90a", p, in), p, in);
+      expect_accurate(run_unsplit("sm_90a", p, in), p, in);
     }
 }
 
@@ -150,19 +150,19 @@ TEST(CudaSm90Forward, RotationAgainstTheOracle) {
   p.q_rotation = test_rotation(72, true, 72);
   p.k_rotation = test_rotation(72, true, 0);
   const Inputs in = random_inputs(p, 21);
-  expect_accurate(run_cuda("sm_90a", p, in, blocks_of(64, 143)), p, in);
+  expect_accurate(run_unsplit("sm_90a", p, in, blocks_of(64, 143)), p, in);
 }
 
 // Whatever the order of the tiles, the end, and the order in which warps run and copies land.
 TEST(CudaSm90Forward, BitsAreTheSameEveryTime) {
   Problem p = problem_of({1, 1, 1, 128, 128}, DType::bf16, 151, 331, random_grid(151, 331, 3));
   const Inputs in = random_inputs(p, 9);
-  const Result first = run_cuda("sm_90a", p, in, blocks_of(223, 331));
-  EXPECT_TRUE(same_bits(first, run_cuda("sm_90a", p, in, blocks_of(223, 331), Ending::finish)));
+  const Result first = run_unsplit("sm_90a", p, in, blocks_of(223, 331));
+  EXPECT_TRUE(same_bits(first, run_unsplit("sm_90a", p, in, blocks_of(223, 331), Ending::finish)));
   std::ranges::reverse(p.tiles);
   const std::uint64_t seed = simt::config().seed;
   for (simt::config().seed = 50; simt::config().seed < 54; ++simt::config().seed)
-    EXPECT_TRUE(same_bits(first, run_cuda("sm_90a", p, in, blocks_of(223, 331))));
+    EXPECT_TRUE(same_bits(first, run_unsplit("sm_90a", p, in, blocks_of(223, 331))));
   simt::config().seed = seed;
 }
 
@@ -175,7 +175,7 @@ TEST(CudaSm90Forward, AHeavyFirstKeyDoesNotDrownManyLightKeysInTheLse) {
   Inputs in{filled(p.dtype, p.q_shape(), 1), filled(p.dtype, p.k_shape(), 0),
             filled(p.dtype, p.v_shape(), 1)};
   in.k.set(0, 17.0);
-  const Result result = run_cuda("sm_90a", p, in, {{0, 1}, {1, keys}});
+  const Result result = run_unsplit("sm_90a", p, in, {{0, 1}, {1, keys}});
   EXPECT_NEAR(static_cast<double>(result.lse[0]), oracle(p, in).lse[0], 0x1p-23 * 17);
 }
 

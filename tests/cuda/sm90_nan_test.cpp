@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/cuda/support.h"
+#include "tests/cuda/unsplit.h"
 
 namespace ringattn::test {
 namespace {
@@ -51,18 +51,18 @@ void expect_lse(const Result& clean, const Result& dirty,
 // head_dim 64 has three consumers, 128 two; 100 leaves columns to spare.
 void expect_spread(const Problem& p) {
   const Inputs in = random_inputs(p, 31);
-  const Result clean = run_cuda("sm_90a", p, in);
+  const Result clean = run_unsplit("sm_90a", p, in);
   const index_t last = p.shape.head_dim_v - 1;
   for (const index_t j : {0, 95, 141, 306}) {
     SCOPED_TRACE("key " + std::to_string(j));
     Inputs bad = in;
     bad.k.set(bad.k.index(0, j, 0, 11), kNan);
-    Result dirty = run_cuda("sm_90a", p, bad);
+    Result dirty = run_unsplit("sm_90a", p, bad);
     expect_rows(clean.out, dirty.out, [&](index_t, index_t i, index_t) { return p.visible(i, j); });
     expect_lse(clean, dirty, [&](index_t, index_t i) { return p.visible(i, j); });
     bad = in;
     bad.v.set(bad.v.index(0, j, 0, last), kNan);
-    dirty = run_cuda("sm_90a", p, bad);
+    dirty = run_unsplit("sm_90a", p, bad);
     expect_rows(clean.out, dirty.out,
                 [&](index_t, index_t i, index_t e) { return e == last && p.visible(i, j); });
     expect_lse(clean, dirty, [](index_t, index_t) { return false; });
@@ -73,7 +73,7 @@ void expect_spread(const Problem& p) {
     bad.q.set(bad.q.index(0, row, 1, 0), kNan);
     bool sees = false;
     for (index_t j = 0; j < kKeys; ++j) sees |= p.visible(row, j);
-    const Result dirty = run_cuda("sm_90a", p, bad);
+    const Result dirty = run_unsplit("sm_90a", p, bad);
     expect_rows(clean.out, dirty.out,
                 [&](index_t h, index_t i, index_t) { return sees && h == 1 && i == row; });
     expect_lse(clean, dirty, [&](index_t h, index_t i) { return sees && h == 1 && i == row; });
@@ -97,10 +97,10 @@ TEST(CudaSm90Nan, InfinitiesFollowTheOracle) {
       for (const index_t j : {0, 141, 306}) {
         Inputs in = random_inputs(p, 13);
         in.k.set(in.k.index(0, j, 0, 2), inf);
-        expect_accurate(run_cuda("sm_90a", p, in), p, in);
+        expect_accurate(run_unsplit("sm_90a", p, in), p, in);
         in = random_inputs(p, 14);
         in.v.set(in.v.index(0, j, 0, 2), inf);
-        expect_accurate(run_cuda("sm_90a", p, in), p, in);
+        expect_accurate(run_unsplit("sm_90a", p, in), p, in);
       }
   }
 }
@@ -115,7 +115,7 @@ TEST(CudaSm90Nan, EveryPlaceOfAStepIsSearched) {
     Inputs in = clean;
     in.v.set(in.v.index(0, j, 0, 4 * (j - 16)), kInf);
     in.v.set(in.v.index(0, j + 20, 0, 4 * (j - 16)), -kInf);
-    expect_accurate(run_cuda("sm_90a", p, in), p, in);
+    expect_accurate(run_unsplit("sm_90a", p, in), p, in);
   }
 }
 
@@ -125,7 +125,7 @@ TEST(CudaSm90Nan, ScoresOfMinusInfinityHaveNoWeight) {
   Inputs in = random_inputs(p, 4);
   for (index_t i = 0; i < 50; ++i) in.q.set(in.q.index(0, i, 0, 0), 1);
   for (index_t j = 0; j < 300; ++j) in.k.set(in.k.index(0, j, 0, 0), -kInf);
-  const Result result = run_cuda("sm_90a", p, in, blocks_of(164, 340));
+  const Result result = run_unsplit("sm_90a", p, in, blocks_of(164, 340));
   expect_accurate(result, p, in);
   EXPECT_EQ(result.lse[0], -std::numeric_limits<float>::infinity());  // sees keys 0 .. 290 only
   EXPECT_EQ(result.out.get(0), 0.0);
@@ -144,7 +144,7 @@ TEST(CudaSm90Nan, WhatIsHiddenMayHoldAnything) {
       for (index_t j = 140; j < 145; ++j)
         for (Tensor* t : {&bad.q, &bad.k, &bad.v})
           for (index_t e = 0; e < 128; ++e) t->set(t->index(0, j, 0, e), junk);
-      EXPECT_TRUE(same_bits(run_cuda("sm_90a", p, in), run_cuda("sm_90a", p, bad)));
+      EXPECT_TRUE(same_bits(run_unsplit("sm_90a", p, in), run_unsplit("sm_90a", p, bad)));
     }
 }
 

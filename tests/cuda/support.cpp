@@ -73,6 +73,12 @@ std::unique_ptr<Kernel> cuda_kernel(const Problem& problem, const DeviceStream& 
 
 Result run_cuda(const std::string& isa, const Problem& problem, const Inputs& inputs, const Blocks& blocks,
                 Ending ending) {
+  return run_made([&](const DeviceStream& stream) { return cuda_kernel(problem, stream, isa); }, problem,
+                  inputs, blocks, ending);
+}
+
+Result run_made(const MakeKernel& make, const Problem& problem, const Inputs& inputs, const Blocks& blocks,
+                Ending ending) {
   const HeadShape& shape = problem.shape;
   const auto lse_size = static_cast<std::size_t>(shape.batch * shape.num_heads * problem.q_rows);
   Result result{filled(problem.dtype, problem.out_shape(), kNan), std::vector<float>(lse_size, kNan)};
@@ -85,7 +91,7 @@ Result run_cuda(const std::string& isa, const Problem& problem, const Inputs& in
   const LseView lse_view =
       dense_lse(static_cast<float*>(lse.data()), shape.batch, shape.num_heads, problem.q_rows);
   const DeviceStream stream;
-  const auto kernel = cuda_kernel(problem, stream, isa);
+  const auto kernel = make(stream);
   kernel->load_queries(moved(std::as_const(inputs.q).view(), q), problem.q_rotation);
   const Blocks all = all_or(blocks, problem.k_rows);
   for (const Range& keys : all) {

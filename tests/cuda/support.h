@@ -58,7 +58,11 @@ View moved(View view, const DeviceCopy& to) {
 std::unique_ptr<Kernel> cuda_kernel(const Problem& problem, const DeviceStream& stream,
                                     const std::string& isa = "auto");
 
-// With the chapter `isa`. The host waits for nothing between the first call and the last one.
+// The host waits for nothing between the first call and the last one.
+using MakeKernel = std::function<std::unique_ptr<Kernel>(const DeviceStream& stream)>;
+Result run_made(const MakeKernel& make, const Problem& problem, const Inputs& inputs,
+                const Blocks& blocks = {}, Ending ending = Ending::last_block);
+// With the chapter `isa`.
 Result run_cuda(const std::string& isa, const Problem& problem, const Inputs& inputs,
                 const Blocks& blocks = {}, Ending ending = Ending::last_block);
 // `first`: what gradient blocks hold at first, sums of 0 or, with fresh, bytes that mean nothing.

@@ -4,6 +4,7 @@
 // above 96: sums and scores share 255 registers), in two buffers: while one is worked on, the other is
 // copied.
 #pragma once
+#include "kernels/cuda/finished.h"
 #include "kernels/cuda/sm80/block_rows.h"
 #include "kernels/cuda/sm80/nonfinite.h"
 #include "kernels/cuda/sm80/softmax.h"
@@ -99,30 +100,46 @@ __device__ __forceinline__ void add_values(float (&o)[Tiles::kParts][Tiles::V::k
   }
 }
 
-// Adds what a block has summed to the state, which begins where earlier blocks of keys have left it.
-template <int kChunks>
+// Adds what a block has summed to the state, which begins where earlier blocks of keys have left it, or makes
+// the answer of both.
+template <class T, int kChunks>
 __device__ __forceinline__ void add_to_state(const AttendParams& a, const BlockRows& rows, int row0,
                                              const float (&o)[kChunks][4], const SoftmaxRows& softmax) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(softmax.sum[half]);  // before the branch: all lanes take part
-    const index_t row = rows.at(row0 + row_of_lane(half), a.q.rows);
+    const index_t row = rows.state_at(row0 + row_of_lane(half), a.o.rows);
     const float before = row < 0 ? 0 : ptx::load_global(a.maximum + row);
-    __syncwarp();  // every lane has read it
+    const float sum_before = row < 0 ? 0 : ptx::load_global(a.sum + row);
+    __syncwarp();  // every lane has read them
     if (row < 0) continue;
     const float scale = exp2f(a.scores.slope * (before - base_of(softmax.maximum[half])));
+    const float sum_now = sum_before * scale + sum;
     float* const to = static_cast<float*>(a.o.data) + row * a.o.stride;
+    const index_t head = rows.head_at(row0 + row_of_lane(half)),
+                  query = rows.query_at(row0 + row_of_lane(half));
+    T* const out = a.end.out.data ? out_row<T>(a.end, head, query) : nullptr;
 #pragma unroll
     for (int n = 0; n < kChunks; ++n) {
       const int e = 8 * n + column_of_lane();
       if (e >= a.o.stride) break;  // a multiple of 4
       auto* const pair = reinterpret_cast<float2*>(to + e);
       const float2 x = ptx::load_global(pair);
-      ptx::store_global(pair, make_float2(x.x * scale + o[n][2 * half], x.y * scale + o[n][2 * half + 1]));
+      const float2 now = make_float2(x.x * scale + o[n][2 * half], x.y * scale + o[n][2 * half + 1]);
+      if (!out) {
+        ptx::store_global(pair, now);
+        continue;
+      }
+      if (e < a.dim_v) ptx::store_global(out + e, finished<T>(now.x, sum_now));
+      if (e + 1 < a.dim_v) ptx::store_global(out + e + 1, finished<T>(now.y, sum_now));
     }
     if (lane_index() % 4 != 0) continue;
+    if (out) {
+      store_lse(a.end, head, query, softmax.maximum[half], sum_now, a.scores.slope);
+      continue;
+    }
     ptx::store_global(a.maximum + row, softmax.maximum[half]);
-    ptx::store_global(a.sum + row, ptx::load_global(a.sum + row) * scale + sum);
+    ptx::store_global(a.sum + row, sum_now);
   }
 }
 
@@ -142,7 +159,7 @@ __device__ __forceinline__ void begin_rows(const AttendParams& a, std::uint32_t 
     clear(o[m]);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const index_t row = rows.at(row0 + 16 * m + row_of_lane(half), a.q.rows);
+      const index_t row = rows.state_at(row0 + 16 * m + row_of_lane(half), a.o.rows);
       softmax[m].maximum[half] = row < 0 ? -INFINITY : ptx::load_global(a.maximum + row);
       softmax[m].sum[half] = 0;
     }
@@ -225,7 +242,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
   }
   const BlockRows rows = block_rows(a, Tiles::kRows);
 #pragma unroll
-  for (int m = 0; m < kParts; ++m) add_to_state(a, rows, row0 + 16 * m, o[m], softmax[m]);
+  for (int m = 0; m < kParts; ++m) add_to_state<T>(a, rows, row0 + 16 * m, o[m], softmax[m]);
 }
 
 }  // namespace ringattn::cuda::sm80

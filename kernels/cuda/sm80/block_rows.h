@@ -11,14 +11,23 @@ namespace ringattn::cuda::sm80 {
 
 // The queries that are the rows of a block.
 struct BlockRows {
-  index_t head, first;  // of row 0
-  int heads, valid;     // that exist, and queries of each
+  index_t head, first, first_state;  // of row 0
+  int heads, valid;                  // that exist, and queries of each
   int group_rows;
 
   // Row t as heads and queries counted through, `rows` of a head; -1: there is none.
-  __device__ __forceinline__ index_t at(int t, index_t rows) const {
+  __device__ __forceinline__ index_t at(int t, index_t rows) const { return at(t, rows, first); }
+  // Likewise in the arrays of its state.
+  __device__ __forceinline__ index_t state_at(int t, index_t rows) const { return at(t, rows, first_state); }
+
+  // Head and query of a row that exists.
+  __device__ __forceinline__ index_t head_at(int t) const { return head + t / group_rows; }
+  __device__ __forceinline__ index_t query_at(int t) const { return first + (t & (group_rows - 1)); }
+
+ private:
+  __device__ __forceinline__ index_t at(int t, index_t rows, index_t from) const {
     const int query = t & (group_rows - 1), h = t / group_rows;  // a power of two
-    return h < heads && query < valid ? (head + h) * rows + first + query : -1;
+    return h < heads && query < valid ? (head + h) * rows + from + query : -1;
   }
 };
 
@@ -35,6 +44,7 @@ __device__ __forceinline__ BlockRows block_rows(const AttendParams& a, int rows)
   const index_t left = a.q_rows - group.first_row;
   return {.head = at / packs * a.heads_a_kv + skipped,
           .first = group.first_row,
+          .first_state = group.first_state,
           .heads = static_cast<int>(heads < pack ? heads : pack),
           .valid = static_cast<int>(left < a.group_rows ? left : a.group_rows),
           .group_rows = a.group_rows};

@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) attend_kernel(const __grid_con
   load_state(me.state, a, place.head, row);
   ptx::mbarrier_wait(&shared.q_full, 0);
   me.run(walk);
-  store_state(me.state, a, place.head, row);
+  store_state<typename Wire<T>::type>(me.state, a, place.head, row);
 }
 
 }  // namespace ringattn::cuda::sm90

@@ -2,7 +2,7 @@
 // h), g = lane / 4 and g + 8 of its warp's 16: columns 8 j + 2 (lane % 4) and the next of each, as wgmma
 // leaves its sums (ptx_wgmma.h). The four lanes of a row have all of it.
 #pragma once
-#include "kernels/cuda/params.h"
+#include "kernels/cuda/finished.h"
 #include "kernels/cuda/sm90/walk.h"
 
 namespace ringattn::cuda::sm90 {
@@ -12,6 +12,18 @@ __device__ __forceinline__ int quad_lane() { return static_cast<int>(threadIdx.x
 __device__ __forceinline__ int thread_row() {
   return static_cast<int>(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
 }
+
+// What memory holds of the element that wgmma names T.
+template <class T>
+struct Wire;
+template <>
+struct Wire<__nv_bfloat16> {
+  using type = Bf16;
+};
+template <>
+struct Wire<__half> {
+  using type = F16;
+};
 
 // o = sum_j p_j v_j and l = sum_j p_j with p_j = 2^(slope (s_j factor - m)); l is that of this thread's
 // columns and is added up over the four lanes at the end. m is the maximum of s_j factor, of all columns.
@@ -43,7 +55,8 @@ __device__ __forceinline__ void load_state(RowState<kDv>& state, const AttendPar
   }
 }
 
-template <int kDv>
+// To the state, or as the answer, if these were the last keys.
+template <class T, int kDv>
 __device__ __forceinline__ void store_state(const RowState<kDv>& state, const AttendParams& a, index_t head,
                                             index_t row) {
 #pragma unroll
@@ -53,6 +66,17 @@ __device__ __forceinline__ void store_state(const RowState<kDv>& state, const At
     sum += ptx::shuffle_xor(sum, 2);
     if (row + 8 * h >= a.q_rows) continue;
     const index_t at = head * a.o.rows + row + 8 * h;
+    if (a.end.out.data) {
+      T* const out = out_row<T>(a.end, head, row + 8 * h);
+#pragma unroll
+      for (int j = 0; j < kDv / 8; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (const int e = 8 * j + 2 * quad_lane() + i; e < a.dim_v)
+            ptx::store_global(out + e, finished<T>(state.o[4 * j + 2 * h + i], sum));
+      if (quad_lane() == 0) store_lse(a.end, head, row + 8 * h, state.m[h], sum, a.scores.slope);
+      continue;
+    }
     if (quad_lane() == 0) {
       ptx::store_global(a.maximum + at, state.m[h]);
       ptx::store_global(a.sum + at, sum);
