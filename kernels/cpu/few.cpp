@@ -20,6 +20,9 @@ constexpr index_t kSlices = kKeySpan / kSlice;
 // Spans whose slices are in scratch at a time; then they are merged in the order of keys. So scratch does not
 // grow with the block, and 64 slices keep many threads busy.
 constexpr index_t kWave = 16;
+// Blocks of more bytes come from memory: the last-level cache of a few cores. Not asked of the machine, since
+// the order of sums depends on it.
+constexpr index_t kCached = index_t{32} << 20;
 constexpr index_t kVector = 16;  // floats, or a multiple, of every instruction set
 static_assert(kStep <= kFewStride && kStep % kVector == 0 && kSlice % kStep == 0 && kStep % kKeyBlock == 0);
 
@@ -54,6 +57,10 @@ struct FewRun {
 
   index_t dim_v() const { return run.block_layout.dim_v; }
   index_t units() const { return run.shape.batch * run.shape.num_heads_kv * chunks * spans.count(); }
+  // Whether panels are read in the order of memory.
+  bool ordered() const {
+    return queries == 1 && run.shape.batch * run.shape.num_heads_kv * run.block_layout.head_bytes > kCached;
+  }
   float* queries_of(int thread) const { return scratch + thread_floats(most) * thread; }
   Slice slice(index_t index) const {
     float* o = scratch + thread_floats(most) * threads + slice_floats(most, dim_v()) * index;
@@ -209,6 +216,7 @@ class SliceTask {
                          .dtype = few_.run.dtype,
                          .panel_bytes = kPanel * layout.k_dim * layout.element,
                          .count = (end - begin + kPanel - 1) / kPanel,
+                         .ordered = few_.ordered(),
                          .rows = {&whole, 1},
                          .y_stride = kFewStride};
     for_runs(true, [&](const Range& n, const Shown&) {
@@ -250,6 +258,7 @@ class SliceTask {
                          .dtype = few_.run.dtype,
                          .panel_bytes = kPanel * layout.v_rows(block) * layout.element,
                          .count = static_cast<int>(layout.dim_v / kPanel),
+                         .ordered = few_.ordered(),
                          .y_stride = layout.dim_v,
                          .add = true,
                          .tiny_matters = true};

@@ -29,7 +29,8 @@ std::optional<std::vector<FewKeys>> few_rows(const Schedule& schedule, index_t q
 index_t few_scratch_floats(const HeadShape& shape, index_t q_rows, int threads);
 
 // As attend_block, to the same state. `scratch`: few_scratch_floats, of any content. A row's result depends
-// on its own keys and their order alone.
+// on its own keys and their order alone, and, where a block is larger than caches, on whether its KV head has
+// another query.
 void attend_few(const AttendRun& run, const std::vector<FewKeys>& rows, index_t q_rows, float* scratch,
                 const Poll& poll);
 

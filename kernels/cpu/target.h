@@ -62,6 +62,7 @@ struct PanelProduct {
   DType dtype = DType::f32;
   index_t panel_bytes = 0;            // from one panel to the next
   int count = 0;                      // panels
+  bool ordered = false;               // one query alone, in the order of memory; see few.cpp
   std::span<const PanelRows> rows{};  // ascending; no others are touched
   const float* x = nullptr;           // [queries][kFewStride]
   int queries = 0;

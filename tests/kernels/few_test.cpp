@@ -174,6 +174,25 @@ TEST_P(EveryIsa, FewQueriesDoNotDependOnThreadsNorOnPoll) {
   }
 }
 
+// 35 MB: panels are read in the order of memory, those that are cut by what the row sees, too.
+TEST_P(EveryIsa, OneQueryOfABlockThatIsLargerThanCaches) {
+  const index_t dim = 128;
+  for (const DType dtype : kDtypes) {
+    const index_t keys = dtype == DType::f32 ? 34'003 : 68'003;
+    const std::vector<Tile> cut = {{{0, 1}, {3, 20'001}, {}},
+                                   {{0, 1}, {20'002, 20'003}, {}},
+                                   {{0, 1}, {20'007, 20'014}, {}},
+                                   {{0, 1}, {20'030, keys - 2}, {}}};
+    const Problem p = problem_of({1, 1, 1, dim, dim}, dtype, 1, keys, cut);
+    Inputs in = random_inputs(p, 37);
+    for (const index_t hidden : {index_t{2}, index_t{20'001}, index_t{20'005}, index_t{20'029}, keys - 1}) {
+      in.k.set(in.k.index(0, hidden, 0, 77), kNan);
+      in.v.set(in.v.index(0, hidden, 0, 77), kNan);
+    }
+    expect_accurate(run_cpu(p, in, GetParam(), {}, 2), p, in);
+  }
+}
+
 // A row's bits are its own: they are the same whatever its neighbours see.
 TEST_P(EveryIsa, FewQueriesDoNotDependOnTheirNeighbours) {
   const index_t keys = 5'003;

@@ -91,6 +91,10 @@ struct PanelReader<DType::f32> {
 // there is more to compute, L2 can have more of them on the way.
 inline constexpr index_t kFewAhead = 16384;
 
+// One query alone takes panels that come from memory one after the other, because memory fetches ahead by
+// itself best so; rows then take turns in chains of sums, as one chain would wait for its multiply-adder.
+inline constexpr int kChains = 4;
+
 // How a tile is formed: elements of a panel are widened and multiplied in fp32.
 template <DType kType>
 struct Widened {
@@ -98,8 +102,8 @@ struct Widened {
   // need.
   static constexpr bool kWide = kType != DType::f32;
 
-  // Units [unit, unit + kWidth) for queries [query, query + kQueries).
-  template <int kQueries, int kWidth>
+  // Units [unit, unit + kWidth) for queries [query, query + kQueries), whose sums have kChains each.
+  template <int kQueries, int kWidth, int kChains = 1>
   static HWY_NOINLINE void Tile(const PanelProduct& job, int unit, int query) {
     using Reader = PanelReader<kType>;
     constexpr int kBytes = kWidth * Reader::kTwoRows / kUnitsOfPanel, kLines = (kBytes + 63) / 64;
@@ -112,14 +116,17 @@ struct Widened {
       at[u] = job.panels + panel * job.panel_bytes + part * kColumns * Reader::kColumnBytes;
     }
     const std::byte* ahead = at[0] + kFewAhead;
-    ColumnsVec acc[kQueries][kWidth];
+    ColumnsVec acc[kQueries][kWidth][kChains];
     RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
-      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::Zero(d);
+      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
+        RINGATTN_UNROLL for (int c = 0; c < kChains; ++c) acc[n][u][c] = hn::Zero(d);
+      }
     }
-    const auto add = [&](index_t row, const ColumnsVec(&y)[kWidth]) HWY_ATTR {
+    const auto add = [&](index_t row, const ColumnsVec(&y)[kWidth], int chain) HWY_ATTR {
       RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
         const ColumnsVec factor = hn::Set(d, x[n * kFewStride + row]);
-        RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u] = hn::MulAdd(y[u], factor, acc[n][u]);
+        RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u][chain] =
+            hn::MulAdd(y[u], factor, acc[n][u][chain]);
       }
     };
     ColumnsVec even[kWidth], odd[kWidth];
@@ -130,26 +137,39 @@ struct Widened {
       index_t row = rows.begin;
       if (row % 2 != 0) {
         read(row - 1);
-        add(row++, odd);
+        add(row++, odd, 0);
+      }
+      if constexpr (kChains > 1) {
+        for (; row + kChains <= rows.end; row += kChains) {
+          RINGATTN_UNROLL for (int c = 0; c < kChains; c += 2) {
+            read(row + c);
+            add(row + c, even, c);
+            add(row + c + 1, odd, c + 1);
+          }
+        }
       }
       for (; row + 2 <= rows.end; row += 2) {
-        RINGATTN_UNROLL for (int line = 0; line < kLines; ++line)
-            __builtin_prefetch(ahead + line * 64, 0, kLevel);
-        ahead += kBytes;
+        if constexpr (kChains == 1) {
+          RINGATTN_UNROLL for (int line = 0; line < kLines; ++line)
+              __builtin_prefetch(ahead + line * 64, 0, kLevel);
+          ahead += kBytes;
+        }
         read(row);
-        add(row, even);
-        add(row + 1, odd);
+        add(row, even, 0);
+        add(row + 1, odd, 0);
       }
       if (row < rows.end) {
         read(row);  // in the wire's pairs the row after it is there; of fp32, see Rows
-        add(row, even);
+        add(row, even, 0);
       }
     }
     RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
       float* y = job.y + (query + n) * job.y_stride + unit * kColumns;
       RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
+        ColumnsVec sum = acc[n][u][0];
+        RINGATTN_UNROLL for (int c = 1; c < kChains; ++c) sum = hn::Add(sum, acc[n][u][c]);
         float* to = y + u * kColumns;
-        hn::StoreU(job.add ? hn::Add(hn::LoadU(d, to), acc[n][u]) : acc[n][u], d, to);
+        hn::StoreU(job.add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
       }
     }
   }
@@ -180,6 +200,10 @@ template <class Form>
 void ProductBy(const PanelProduct& job) {
   const int units = job.count * kUnitsOfPanel;
   int unit = 0;
+  if (job.ordered) {
+    for (; unit < units; ++unit) Form::template Tile<1, 1, kChains>(job, unit, 0);
+    return;
+  }
   if (Form::kWide && job.queries == 1)
     for (; unit + 2 * kUnits <= units; unit += 2 * kUnits) Form::template Tile<1, 2 * kUnits>(job, unit, 0);
   for (; unit + kUnits <= units; unit += kUnits) TilesOf<Form, kUnits>(job, unit);

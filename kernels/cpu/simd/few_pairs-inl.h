@@ -51,7 +51,7 @@ template <int kHalves>
 struct Paired {
   static constexpr bool kWide = true;
 
-  template <int kQueries, int kWidth>
+  template <int kQueries, int kWidth, int kChains = 1>
   static HWY_NOINLINE void Tile(const PanelProduct& job, int unit, int query) {
     using Reader = PanelReader<DType::bf16>;
     constexpr int kBytes = kWidth * Reader::kTwoRows, kLines = (kBytes + 63) / 64;
@@ -61,10 +61,10 @@ struct Paired {
     for (int h = 0; h < kHalves; ++h) halves[h] = job.halves[h] + query * kFewStride;
     const std::byte* panels = job.panels + unit * job.panel_bytes;
     const std::byte* ahead = panels + kFewAhead;
-    __m256 acc[kQueries][kWidth][kSums];
+    __m256 acc[kQueries][kWidth][kChains * kSums];
     RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
       RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
-        RINGATTN_UNROLL for (int s = 0; s < kSums; ++s) acc[n][u][s] = _mm256_setzero_ps();
+        RINGATTN_UNROLL for (int s = 0; s < kChains * kSums; ++s) acc[n][u][s] = _mm256_setzero_ps();
       }
     }
     const auto cells_at = [&](int u, index_t row) HWY_ATTR {
@@ -84,25 +84,36 @@ struct Paired {
         }
       }
     };
+    const auto add_pair = [&](index_t row, int chain) HWY_ATTR {
+      __m256bh cells[kWidth];
+      RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) cells[u] =
+          reinterpret_cast<__m256bh>(cells_at(u, row));
+      RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
+        RINGATTN_UNROLL for (int h = 0; h < kHalves; ++h) {
+          std::int32_t pair;
+          std::memcpy(&pair, halves[h] + n * kFewStride + row, sizeof(pair));
+          const auto factor = reinterpret_cast<__m256bh>(_mm256_set1_epi32(pair));
+          const int sum = chain * kSums + h % kSums;
+          RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) acc[n][u][sum] =
+              _mm256_dpbf16_ps(acc[n][u][sum], cells[u], factor);
+        }
+      }
+    };
     for (const PanelRows& rows : job.rows) {
       index_t row = rows.begin;
       if (row % 2 != 0) add_alone(row++);
-      for (; row + 2 <= rows.end; row += 2) {
-        RINGATTN_UNROLL for (int line = 0; line < kLines; ++line) __builtin_prefetch(ahead + line * 64, 0, 2);
-        ahead += kBytes;
-        __m256bh cells[kWidth];
-        RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) cells[u] =
-            reinterpret_cast<__m256bh>(cells_at(u, row));
-        RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
-          RINGATTN_UNROLL for (int h = 0; h < kHalves; ++h) {
-            std::int32_t pair;
-            std::memcpy(&pair, halves[h] + n * kFewStride + row, sizeof(pair));
-            const auto factor = reinterpret_cast<__m256bh>(_mm256_set1_epi32(pair));
-            RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
-              acc[n][u][h % kSums] = _mm256_dpbf16_ps(acc[n][u][h % kSums], cells[u], factor);
-            }
-          }
+      if constexpr (kChains > 1) {
+        for (; row + 2 * kChains <= rows.end; row += 2 * kChains) {
+          RINGATTN_UNROLL for (int c = 0; c < kChains; ++c) add_pair(row + 2 * c, c);
         }
+      }
+      for (; row + 2 <= rows.end; row += 2) {
+        if constexpr (kChains == 1) {
+          RINGATTN_UNROLL for (int line = 0; line < kLines; ++line)
+              __builtin_prefetch(ahead + line * 64, 0, 2);
+          ahead += kBytes;
+        }
+        add_pair(row, 0);
       }
       if (row < rows.end) add_alone(row);
     }
@@ -114,7 +125,8 @@ struct Paired {
       auto finite = hn::Eq(largest, largest);
       RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
         sums[n][u] = ColumnsVec{acc[n][u][0]};
-        if constexpr (kSums > 1) sums[n][u] = hn::Add(sums[n][u], ColumnsVec{acc[n][u][1]});
+        RINGATTN_UNROLL for (int s = 1; s < kChains * kSums; ++s) sums[n][u] =
+            hn::Add(sums[n][u], ColumnsVec{acc[n][u][s]});
         const ColumnsVec size = hn::Abs(sums[n][u]);
         finite = hn::And(finite, hn::Le(size, hn::Set(d, std::numeric_limits<float>::max())));
         largest = hn::Max(largest, size);
@@ -122,7 +134,8 @@ struct Paired {
       good = good && hn::AllTrue(d, finite) &&
              (!job.tiny_matters || !hn::AllFalse(d, hn::Ge(largest, hn::Set(d, kTrusted))));
     }
-    if (HWY_UNLIKELY(!good)) return Widened<DType::bf16>::template Tile<kQueries, kWidth>(job, unit, query);
+    if (HWY_UNLIKELY(!good))
+      return Widened<DType::bf16>::template Tile<kQueries, kWidth, kChains>(job, unit, query);
     RINGATTN_UNROLL for (int n = 0; n < kQueries; ++n) {
       float* y = job.y + (query + n) * job.y_stride + unit * kColumns;
       RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) {
