@@ -57,6 +57,9 @@ int registrations_of(const NcclComm& comm);
 void end_registrations(const NcclComm& comm);  // as an abort does
 void count_message(bool zero_copy);
 
+// Every communicator has failed, so that nobody waits for it to its deadline.
+void fail_all_communicators();
+
 // A fault in a call that may come from a destructor, which swallows what it throws, ends the run of all ranks
 // all the same.
 template <class F>
@@ -65,6 +68,7 @@ ncclResult_t accused(F f) {
     return f();
   } catch (const Fault&) {
     if (!System::get().blame(std::current_exception())) throw;
+    fail_all_communicators();
     return ncclInvalidUsage;
   }
 }

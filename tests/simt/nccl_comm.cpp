@@ -56,6 +56,14 @@ void nccl_inject_error(ncclComm_t comm, ncclResult_t error) {
   System::get().changed();
 }
 
+void fail_all_communicators() {
+  System::get().locked([] {
+    for (NcclComm& comm : comms)
+      if (!comm.ended) comm.error = ncclInternalError;
+  });
+  System::get().changed();
+}
+
 void nccl_inject_error(ncclResult_t error) { nccl_inject_error(made_last, error); }
 
 int nccl_alive() {
