@@ -34,7 +34,10 @@ class PoolBlock {
   }
   PoolBlock(const PoolBlock&) = delete;
   PoolBlock& operator=(const PoolBlock&) = delete;
-  ~PoolBlock() { cudaFreeAsync(data_, stream_); }
+  ~PoolBlock() {
+    cudaFreeAsync(data_, stream_);
+    cudaStreamSynchronize(stream_);
+  }
   std::span<std::byte> bytes() const { return {data_, bytes_}; }
 
  private:
