@@ -1,8 +1,13 @@
 // Communicators whose blocks lie in device memory: the same interface, and what its words mean on a stream.
 #pragma once
+#include <functional>
+
 #include "comm/communicator.h"
 
 namespace ringattn {
+
+// Memory with an owner who knows how it goes back.
+using BlockMemory = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 
 // Bound to one compute stream of the caller, on which everything that makes and reads the blocks is queued.
 // All of Communicator holds in the order of that stream:
@@ -24,6 +29,16 @@ class DeviceCommunicator : public Communicator {
   // whoever needs the numbers. Throws CommError at the deadline, with the words of Shift::wait, and when a
   // peer is known to have failed; DeviceError if the device fails.
   virtual void settle(Deadline deadline) = 0;
+  // Collective: every rank asks for as many blocks of as many bytes, more than 0. Device memory from which
+  // and into which this communicator moves blocks with fewer copies than others', or an empty list, on every
+  // rank alike, where some rank has none to offer: then any device memory does. It is zeroed in the order of
+  // the stream. What travels from such memory arrives in such memory. When it goes back its owner waits on
+  // the host until the stream has come to where it is then, so that no transfer and no work of the stream
+  // finds it gone. It may outlive the communicator. Throws CommError and DeviceError.
+  virtual std::vector<BlockMemory> block_memory(std::size_t /*count*/, std::size_t /*bytes*/,
+                                                Deadline /*deadline*/) {
+    return {};
+  }
 };
 
 }  // namespace ringattn

@@ -11,8 +11,11 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "comm/device_handles.h"
+#include "comm/device_peers.h"
 #include "comm/last_words.h"
 #include "comm/poll.h"
 #include "src/error.h"
@@ -50,6 +53,7 @@ struct Endpoint {
   cudaStream_t compute = nullptr;
   int rank = 0, size = 1;
   std::shared_ptr<Group> group{};
+  std::vector<int> devices{};  // of all ranks
   TransferStream copies{};
   std::deque<std::shared_ptr<Event>> pending{};  // ends of copies from and to here, as they were queued
   SentCount sent{};
@@ -154,13 +158,25 @@ class DeviceShift final : public Shift {
     const cudaStream_t copies = end_->copies.get();
     ready_->hold_back(copies);        // nobody here reads the place any more
     offer->ready->hold_back(copies);  // and the block is complete there
-    check_cuda(
-        cudaMemcpyAsync(from_prev_.data(), offer->block.data(), from_prev_.size(), cudaMemcpyDefault, copies),
-        place(end_->rank, hop_), "cudaMemcpyAsync");
+    copy(offer->block, copies);
     copied_ = std::make_shared<Event>();
     copied_->record(copies);
     offer->taken = copied_;
     taken_ = true;
+  }
+
+  // Between two devices straight where open_peer_memory() has opened the way, else through the host: that is
+  // CUDA's to know.
+  void copy(std::span<const std::byte> block, cudaStream_t copies) const {
+    const int here = end_->devices[at(end_->rank)], there = end_->devices[at(sender_)];
+    if (here == there) {
+      check_cuda(
+          cudaMemcpyAsync(from_prev_.data(), block.data(), block.size(), cudaMemcpyDeviceToDevice, copies),
+          place(end_->rank, hop_), "cudaMemcpyAsync");
+    } else {
+      check_cuda(cudaMemcpyPeerAsync(from_prev_.data(), here, block.data(), there, block.size(), copies),
+                 place(end_->rank, hop_), "cudaMemcpyPeerAsync");
+    }
   }
 
   // A wrong block is an error on both sides, at once: the sender would only wait for its deadline.
@@ -264,17 +280,30 @@ class DeviceRanks final : public DeviceCommunicator {
   std::shared_ptr<Endpoint> end_;
 };
 
-// Rank 0's group becomes everybody's: first all learn who lives in which process and where the group is, then
-// all hold it before rank 0 goes on.
-std::shared_ptr<Group> meet(Communicator& threads) {
+int current_device() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "make_device_ranks", "cudaGetDevice");
+  return device;
+}
+
+struct Meeting {
+  std::shared_ptr<Group> group{};
+  std::vector<int> devices{};  // of all ranks
+};
+
+// Rank 0's group becomes everybody's: first all learn who lives in which process, on which device, and where
+// the group is, then all hold it before rank 0 goes on.
+Meeting meet(Communicator& threads) {
   struct Card {
     std::uint64_t process = 0;
     const std::shared_ptr<Group>* group = nullptr;
+    int device = 0;
   };
   const auto made = threads.rank() == 0 ? std::make_shared<Group>(threads.size()) : nullptr;
-  const Card mine{.process = static_cast<std::uint64_t>(getpid()), .group = &made};
+  const Card mine{
+      .process = static_cast<std::uint64_t>(getpid()), .group = &made, .device = current_device()};
   const auto blobs = threads.all_gather(std::as_bytes(std::span(&mine, 1)), Clock::now() + kPatienceAtStart);
-  std::shared_ptr<Group> group;
+  Meeting met{.devices = std::vector<int>(blobs.size())};
   for (std::size_t r = blobs.size(); r-- > 0;) {
     Card theirs;
     std::memcpy(&theirs, blobs[r].data(), sizeof theirs);
@@ -283,10 +312,19 @@ std::shared_ptr<Group> meet(Communicator& threads) {
                        std::to_string(theirs.process) + ", rank " + std::to_string(threads.rank()) +
                        " is process " + std::to_string(mine.process));
     }
-    if (r == 0) group = *theirs.group;
+    met.devices[r] = theirs.device;
+    if (r == 0) met.group = *theirs.group;
   }
   (void)threads.all_gather({}, Clock::now() + kPatienceAtStart);
-  return group;
+  return met;
+}
+
+// A rank takes blocks from any other, in the end, so its device is let touch those of all. The ranks over
+// there do the same for theirs.
+void open_memory_of(const std::vector<int>& devices) {
+  const int here = current_device();
+  for (const int device : std::set<int>(devices.begin(), devices.end()))
+    if (device != here) open_peer_memory(device);
 }
 
 }  // namespace
@@ -295,13 +333,15 @@ std::unique_ptr<DeviceCommunicator> make_device_ranks(std::shared_ptr<Communicat
   if (threads == nullptr) throw UsageError("make_device_ranks: threads is null");
   if (stream == nullptr) throw UsageError("make_device_ranks: stream is null");
   const int rank = threads->rank(), size = threads->size();
-  auto group = meet(*threads);
+  Meeting met = meet(*threads);
+  open_memory_of(met.devices);
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->threads = std::move(threads);
   endpoint->compute = static_cast<cudaStream_t>(stream);
   endpoint->rank = rank;
   endpoint->size = size;
-  endpoint->group = std::move(group);
+  endpoint->group = std::move(met.group);
+  endpoint->devices = std::move(met.devices);
   return std::make_unique<DeviceRanks>(std::move(endpoint));
 }
 

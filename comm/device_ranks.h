@@ -8,9 +8,14 @@
 namespace ringattn {
 
 // Collective over `threads`, whose ranks are threads of one process (comm/threads.h); it carries all_gather()
-// and abort(). `stream` and the current device as for make_nccl_communicator. Where ranks have different
-// devices, these must be able to reach each other's memory (cudaDeviceEnablePeerAccess), or CUDA copies
-// through the host.
+// and abort(). `stream` and the current device as for make_nccl_communicator.
+//
+// Where ranks have different devices, each is let touch the memory of the others if the machine has a way
+// between them (NVLink, or PCI Express within one root): both what cudaMalloc gives there and what
+// cudaMallocAsync gives from the pool that the device has when the communicator is made. This holds for the
+// whole process and is not taken back; what the caller has opened before is left as it is. Where there is no
+// way, or CUDA refuses one (it allows a device 8 peers), blocks are copied all the same, through the host, at
+// a fraction of the speed.
 //
 // The receiver copies a block from the sender's memory on a stream of its own. Shift::wait waits for the
 // peers' hosts to come to the same shift, as long as the deadline allows, and never for a device: what they

@@ -1,9 +1,11 @@
 #include "comm/nccl.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <thread>
 
 #include "comm/nccl_endpoint.h"
+#include "comm/nccl_memory.h"
 #include "comm/poll.h"
 #include "src/error.h"
 
@@ -127,6 +129,18 @@ class NcclCommunicator final : public DeviceCommunicator {
     const bool in_time = poll_until(
         deadline, [this] { return end_->settled(); }, [this] { return end_->ended(); });
     if (!in_time) end_->fail_late(Clock::now() - start);
+  }
+
+  // NCCL asks for all ranks or none: where one end of a transfer is registered and the other is not, it may
+  // hang.
+  std::vector<BlockMemory> block_memory(std::size_t count, std::size_t bytes, Deadline deadline) override {
+    auto mine = make_nccl_blocks(end_, count, bytes, patience_);
+    const std::byte offered{static_cast<unsigned char>(mine.size() == count)};
+    const auto all = all_gather(std::span(&offered, 1), deadline);
+    std::vector<BlockMemory> blocks;
+    if (std::ranges::any_of(all, [](const auto& blob) { return blob.at(0) == std::byte{0}; })) return blocks;
+    for (auto& block : mine) blocks.push_back(NcclBlock::hand_over(std::move(block)));
+    return blocks;
   }
 
  private:

@@ -31,6 +31,11 @@ bool nccl_built();
 // throws CommError. A thread of the communicator looks after that while the host is elsewhere. NCCL does not
 // compare sizes; what the two ends of a transfer agree on is the caller's affair.
 //
+// block_memory() gives memory that NCCL registers (2.19.1 and later; between GPUs of one machine it saves
+// copies since 2.23, between machines where NCCL's manual says so): it sends from it and receives into it as
+// it lies. RingAttention takes its slots from there, once for all calls. Where NCCL refuses on one rank, no
+// rank has it, and blocks travel as before. NCCL rounds such memory up to whole pages of the GPU, 2 MiB.
+//
 // Throws UsageError if `bootstrap` is null, `stream` is null, or the ranks of options.comm differ from those
 // of the bootstrap; CommError if NCCL refuses, or at the end of options.patience.
 std::unique_ptr<DeviceCommunicator> make_nccl_communicator(std::shared_ptr<Communicator> bootstrap,

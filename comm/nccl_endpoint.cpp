@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "comm/nccl_registration.h"
 #include "src/error.h"
 
 namespace ringattn {
@@ -237,6 +238,16 @@ std::size_t NcclEndpoint::ended() const {
 std::string NcclEndpoint::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
+}
+
+void* NcclEndpoint::register_memory(std::byte* data, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return failure_.empty() ? nccl_register(comm_->get(), data, bytes) : nullptr;
+}
+
+void NcclEndpoint::deregister_memory(void* handle) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failure_.empty()) nccl_deregister(comm_->get(), handle);
 }
 
 void NcclEndpoint::allow(NcclTransfer& transfer, Clock::duration patience) {

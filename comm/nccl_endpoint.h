@@ -48,6 +48,14 @@ class NcclEndpoint {
 
   void allow(NcclTransfer& transfer, Clock::duration patience);
 
+  // Makes memory known to NCCL, which then moves blocks within it without copies of its own. A handle; null
+  // if NCCL refuses, or if this communicator has failed.
+  void* register_memory(std::byte* data, std::size_t bytes);
+  // Before the memory is freed, when no transfer touches it any more. After a failure nothing is left to do:
+  // an abort ends all registrations once it has stopped NCCL's kernels, which is not for us to do before. (To
+  // take one back NCCL asks the peers that have mapped the memory, and one of them may be why we abort.)
+  void deregister_memory(void* handle) noexcept;
+
   const std::shared_ptr<Communicator> bootstrap;
   const cudaStream_t compute;
   const int rank, size;

@@ -48,7 +48,7 @@ constexpr auto kTable = std::to_array<OptionRow>({
     {"position-offset", kProblem, "N", "added to every rotary position (default 0)"},
     {"threads", kProblem, "N",
      "OpenMP threads a rank (default: OMP_NUM_THREADS, else this rank's share of CPUs)"},
-    {"backend", kForward, "auto|cpu|cuda",
+    {"backend", kProblem, "auto|cpu|cuda",
      "where attention is computed; auto: on GPUs where the build and the machine have them, else on CPUs"},
     {"isa", kForward, "NAME",
      "instruction set, or with cuda version of the kernels, of those that info lists (default: the best)"},

@@ -80,17 +80,24 @@ std::string balance_text(const PlanReport& report) {
   return text;
 }
 
+std::string transfer_text(const PlanReport& report, const Estimate& e) {
+  if (!report.machine.has_link()) return "transfers not estimated, no --link-gbps";
+  const double gbps = report.machine.link_gbps;
+  return "transfers " + seconds_text(e.transfer_seconds) + " at " +
+         (gbps > 0 ? number_text(gbps) + " Gbit/s" : "unlimited bandwidth") + " + " +
+         number_text(report.machine.link_latency_us) + " us";
+}
+
 // An estimate is worth as much as its assumptions, so they are part of the sentence.
 std::string estimate_text(const PlanReport& report) {
-  const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
-  std::string text = seconds_text(e.seconds) + ": compute " + seconds_text(e.compute_seconds) + " at " +
-                     rate_text(report.machine.flops_per_second) + "FLOP/s a rank (80% of the " +
-                     report.product + " peak of " + std::to_string(report.threads) + " threads here)";
-  if (!report.machine.has_link()) return text + "; transfers not estimated, no --link-gbps";
-  const double gbps = report.machine.link_gbps;
-  return text + ", transfers " + seconds_text(e.transfer_seconds) + " at " +
-         (gbps > 0 ? number_text(gbps) + " Gbit/s" : "unlimited bandwidth") + " + " +
-         number_text(report.machine.link_latency_us) + " us, hidden where a hop is long enough";
+  const Estimate e = estimate(*report.problem, report.survey.hops, report.machine, report.backend);
+  const std::string transfers = transfer_text(report, e);
+  if (!(report.fma_peak > 0)) return "compute not estimated, " + report.peak_source + "; " + transfers;
+  const std::string text = seconds_text(e.seconds) + ": compute " + seconds_text(e.compute_seconds) + " at " +
+                           rate_text(report.machine.flops_per_second) + "FLOP/s a rank (80% of the " +
+                           report.product + " peak of " + report.peak_source + ")";
+  if (!report.machine.has_link()) return text + "; " + transfers;
+  return text + ", " + transfers + ", hidden where a hop is long enough";
 }
 
 void list_ranks(std::ostringstream& text, const PlanReport& report) {
@@ -177,14 +184,16 @@ Json hop_json(const Plan& plan, std::size_t s, bool tiles) {
 }
 
 Json estimate_json(const PlanReport& report) {
-  const Estimate e = estimate(*report.problem, report.survey.hops, report.machine);
+  const Estimate e = estimate(*report.problem, report.survey.hops, report.machine, report.backend);
   const bool link = report.machine.has_link();
-  return {{"seconds", e.seconds},
-          {"compute_seconds", e.compute_seconds},
+  const auto with_peak = [&](auto value) { return report.fma_peak > 0 ? Json(value) : Json(nullptr); };
+  return {{"seconds", with_peak(e.seconds)},
+          {"compute_seconds", with_peak(e.compute_seconds)},
           {"transfer_seconds", link ? Json(e.transfer_seconds) : Json(nullptr)},
-          {"assumed_tflops_per_rank", report.machine.flops_per_second * 1e-12},
-          {"peak_instruction", report.product},
-          {"fma_peak_tflops", report.fma_peak * 1e-12},
+          {"assumed_tflops_per_rank", with_peak(report.machine.flops_per_second * 1e-12)},
+          {"peak_instruction", with_peak(report.product)},
+          {"peak_source", report.peak_source},
+          {"fma_peak_tflops", with_peak(report.fma_peak * 1e-12)},
           {"link_gbps", report.machine.link_gbps > 0 ? Json(report.machine.link_gbps) : Json(nullptr)},
           {"link_latency_us", report.machine.link_latency_us}};
 }
@@ -197,10 +206,9 @@ std::string table_of(const PlanReport& report) {
   text << "ringattn plan\n"
        << "  problem    " << problem_text(*report.problem) << '\n'
        << "  ring       " << report.total_ranks << " ranks x " << report.threads << " threads, layout "
-       << name_of(report.layout) << ", " << survey.hops.size()
-       << (survey.hops.size() == 1 ? " hop\n" : " hops\n") << "  in all     "
-       << report.problem->mask.visible_pairs() << " visible pairs a head, "
-       << count_text(forward_flops(*report.problem)) << " FLOP forward, "
+       << name_of(report.layout) << ", " << survey.hops.size() << (survey.hops.size() == 1 ? " hop" : " hops")
+       << ", " << name_of(report.backend) << " kernel\n  in all     " << report.problem->mask.visible_pairs()
+       << " visible pairs a head, " << count_text(forward_flops(*report.problem)) << " FLOP forward, "
        << count_text(backward_flops(*report.problem)) << " backward\n"
        << "  per rank   mean (min .. max) of " << survey.ranks.size() << " ranks\n"
        << "  pairs      " << summary_line(report, kPairs, count_text) << ", in "
@@ -225,6 +233,7 @@ std::string json_lines_of(const PlanReport& report) {
             {"threads", report.threads}};
   add_problem(json, *report.problem);
   json["layout"] = name_of(report.layout);
+  json["backend"] = name_of(report.backend);
   json["visible_pairs"] = report.problem->mask.visible_pairs();
   json["flops"] = forward_flops(*report.problem);
   json["hops"] = survey.hops.size();

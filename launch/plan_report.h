@@ -11,9 +11,11 @@ namespace ringattn::launch {
 struct PlanReport {
   const Problem* problem = nullptr;
   LayoutKind layout = LayoutKind::zigzag;
+  Backend backend = Backend::cpu;  // whose kernel's blocks and workspace these are
   int total_ranks = 1, threads = 1;
   std::string product = "FMA";  // what the kernel multiplies with: see cpu_product()
-  double fma_peak = 0;          // FLOP/s of that, measured here with that many threads
+  double fma_peak = 0;          // FLOP/s of that; 0 = not known, nor then is the time of computing
+  std::string peak_source{};    // of what, "2 threads here", or why it is not known
   Machine machine{};
   RingSurvey survey{};
   std::optional<Plan> detail{};  // with --rank: hop by hop

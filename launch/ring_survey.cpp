@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "kernels/cpu/cpu.h"
 #include "launch/direction.h"
 #include "launch/tensors.h"
 #include "launch/units.h"
@@ -11,10 +10,6 @@
 
 namespace ringattn::launch {
 namespace {
-
-std::uint64_t block_bytes(const Problem& problem, index_t rows) {
-  return static_cast<std::uint64_t>(cpu_block_bytes(problem.heads(), problem.dtype, rows));
-}
 
 // All ranks have the same hops; at each of them the slowest one holds up the others.
 void add_hops(std::vector<PlannedHop>& hops, const Plan& plan) {
@@ -26,35 +21,36 @@ void add_hops(std::vector<PlannedHop>& hops, const Plan& plan) {
 }
 
 PlannedPass planned_pass(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads,
-                         Direction direction) {
+                         Backend backend, Direction direction) {
   const Pass pass = pass_of(direction);
   const double flops =
       pass == Pass::forward ? forward_flops(problem, plan.pairs()) : backward_flops(problem, plan.pairs());
   return {.flops = flops,
-          .traffic = traffic_of(problem, plan, direction),
+          .traffic = traffic_of(problem, plan, direction, backend),
           .workspace_bytes =
-              static_cast<double>(workspace(problem, sharding, plan.rank(), threads, pass).total()),
+              static_cast<double>(workspace(problem, sharding, plan.rank(), threads, pass, backend).total()),
           .tensor_bytes = shard_bytes(problem, sharding, plan.rank(), pass)};
 }
 
 }  // namespace
 
-PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads) {
+PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads,
+                         Backend backend) {
   PlannedRank figures{
       .rank = plan.rank(), .q_rows = plan.q_rows(), .k_rows = plan.k_rows(), .pairs = plan.pairs()};
   for (const Hop& hop : plan.hops()) figures.tiles += hop.tile_count;
-  figures.forward = planned_pass(problem, sharding, plan, threads, Direction::forward);
-  figures.backward = planned_pass(problem, sharding, plan, threads, Direction::backward);
+  figures.forward = planned_pass(problem, sharding, plan, threads, backend, Direction::forward);
+  figures.backward = planned_pass(problem, sharding, plan, threads, backend, Direction::backward);
   return figures;
 }
 
-RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads,
-                       double patience_seconds) {
+RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads, double patience_seconds,
+                       Backend backend) {
   RingSurvey survey;
   Balance balance{.ranks = sharding.ranks()};
   const auto add = [&](int rank) {
     const Plan plan(problem, sharding, rank);
-    survey.ranks.push_back(planned_rank(problem, sharding, plan, threads));
+    survey.ranks.push_back(planned_rank(problem, sharding, plan, threads, backend));
     add_hops(survey.hops, plan);
     balance.total_pairs += plan.pairs();
   };
@@ -76,13 +72,16 @@ RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int thr
   return survey;
 }
 
-Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, const Machine& machine) {
+Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, const Machine& machine,
+                  Backend backend) {
+  const KernelConfig config{.shape = problem.heads(), .dtype = problem.dtype};
   Estimate sum;
   for (std::size_t s = 0; s < hops.size(); ++s) {
-    const double compute = forward_flops(problem, hops[s].largest_pairs) / machine.flops_per_second;
+    const double flops = forward_flops(problem, hops[s].largest_pairs);
+    const double compute = machine.flops_per_second > 0 ? flops / machine.flops_per_second : 0;
     // The last block is not handed on. Without a link there is no estimate of a transfer.
     const bool travels = machine.has_link() && s + 1 < hops.size() && hops[s].largest_rows > 0;
-    const double bits = 8 * static_cast<double>(block_bytes(problem, hops[s].largest_rows));
+    const double bits = 8 * static_cast<double>(block_bytes(backend, config, hops[s].largest_rows));
     const double on_wire = machine.link_gbps > 0 ? bits / (machine.link_gbps * 1e9) : 0;
     const double transfer = travels ? machine.link_latency_us * 1e-6 + on_wire : 0;
     sum.compute_seconds += compute;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "src/backend.h"
 #include "src/cost.h"
 #include "src/plan.h"
 #include "src/problem.h"
@@ -35,16 +36,18 @@ struct RingSurvey {
   std::string incomplete{};          // why not
 };
 
-PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads);
+// Of a kernel of that backend: blocks and workspace differ.
+PlannedRank planned_rank(const Problem& problem, const Sharding& sharding, const Plan& plan, int threads,
+                         Backend backend = Backend::cpu);
 
 // Plans rank after rank. If the first one shows that all of them would take longer than `patience_seconds`,
 // only the first, the middle and the last rank are planned and `incomplete` says so.
-RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads,
-                       double patience_seconds = 20);
+RingSurvey survey_ring(const Problem& problem, const Sharding& sharding, int threads, double patience_seconds,
+                       Backend backend = Backend::cpu);
 
 // What forward's numbers are worth in time, under assumptions that are part of the answer.
 struct Machine {
-  double flops_per_second = 0;  // of one rank
+  double flops_per_second = 0;  // of one rank; 0 = not known, and computing counts for nothing
   double link_gbps = 0;         // 0 = unlimited
   double link_latency_us = 0;
   bool has_link() const { return link_gbps > 0 || link_latency_us > 0; }  // else transfers are not estimated
@@ -54,6 +57,7 @@ struct Estimate {
   double transfer_seconds = 0;  // sum over hops of the largest block; 0 without a link
   double seconds = 0;           // hop by hop the longer of the two: transfers hidden where they can be
 };
-Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, const Machine& machine);
+Estimate estimate(const Problem& problem, const std::vector<PlannedHop>& hops, const Machine& machine,
+                  Backend backend = Backend::cpu);
 
 }  // namespace ringattn::launch

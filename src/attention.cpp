@@ -9,6 +9,7 @@
 #include "src/agreement.h"
 #include "src/error.h"
 #include "src/refuse.h"
+#include "src/slots.h"
 #include "src/view_checks.h"
 
 namespace ringattn {
@@ -52,8 +53,9 @@ void check_positions(const char* name, std::span<const index_t> positions, index
 }  // namespace
 
 // Members end in reverse order. On a device the slots go first, in the order of the stream, which stands
-// behind every transfer that was waited for or given up (see Slots); then the kernel, which waits for its own
-// copies; the communicator last.
+// behind every transfer that was waited for or given up (see Slots), or, where they are the communicator's
+// memory, when the stream has come there; then the kernel, which waits for its own copies; the communicator
+// last.
 struct RingAttention::Impl {
   std::shared_ptr<Communicator> comm;
   Problem problem;
@@ -65,7 +67,8 @@ struct RingAttention::Impl {
   std::unique_ptr<Plan> plan{};
   std::unique_ptr<Kernel> kernel{};
   Slots slots{};
-  std::string digest{};  // of the problem, once the ranks have agreed on it
+  bool has_gradient_slots = false;  // the same on every rank
+  std::string digest{};             // of the problem, once the ranks have agreed on it
 
   Deadline deadline() const { return Clock::now() + options.deadline; }
   std::span<std::byte> own_block() const {
@@ -78,7 +81,7 @@ struct RingAttention::Impl {
   void check_lse(const ConstLseView& lse) const;
   void check_device() const;
   void allocate();
-  void reserve_backward();
+  void make_gradient_slots(const Operation& operation);
   void check_inputs(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                     const Positions& positions) const;
   void check_forward(const TensorView& out, const LseView& lse) const;
@@ -133,14 +136,14 @@ void RingAttention::Impl::allocate() {
   plan = std::make_unique<Plan>(problem, sharding, comm->rank());
   kernel = make_kernel(options.backend, kernel_config(problem, sharding, comm->rank(), threads, options.isa),
                        options.stream);
-  for (std::size_t i = 0; i < slot_count(problem, sharding); ++i)
-    slots.block[i] = kernel->allocate(kernel->block_bytes(sharding.k.max_rows()));
 }
 
-void RingAttention::Impl::reserve_backward() {
-  kernel->reserve(Pass::backward);
-  for (Buffer& slot : std::span(slots.gradient).first(slot_count(problem, sharding)))
-    if (slot.data == nullptr) slot = kernel->allocate(kernel->gradient_bytes(sharding.k.max_rows()));
+// Once: they serve all later calls.
+void RingAttention::Impl::make_gradient_slots(const Operation& operation) {
+  if (has_gradient_slots) return;
+  make_slots(slots.gradient, slot_count(problem, sharding), kernel->gradient_bytes(sharding.k.max_rows()),
+             *kernel, *comm, deadline(), operation);
+  has_gradient_slots = true;
 }
 
 void RingAttention::Impl::check_tensor(const char* name, const ConstTensorView& view,
@@ -236,6 +239,9 @@ RingAttention::RingAttention(std::shared_ptr<Communicator> comm, Problem problem
   fields.push_back({"backend", std::string(name_of(self.options.backend))});  // blocks differ in their layout
   agree_on_fields(*self.comm, fields, deadline);
   together(*self.comm, deadline, construction(), [&] { self.allocate(); });
+  make_slots(self.slots.block, slot_count(self.problem, self.sharding),
+             self.kernel->block_bytes(self.sharding.k.max_rows()), *self.kernel, *self.comm, deadline,
+             construction());
   self.digest = ringattn::digest(self.problem, self.sharding);
 }
 
@@ -268,8 +274,9 @@ Timing RingAttention::backward(const BackwardInputs& in, const Gradients& gradie
   together(*self.comm, self.deadline(), operation("backward"), [&] {
     self.check_inputs(in.q, in.k, in.v, positions);
     self.check_backward(in, gradients);
-    self.reserve_backward();
+    self.kernel->reserve(Pass::backward);
   });
+  self.make_gradient_slots(operation("backward"));
 
   const bool computes = self.options.mode != Mode::comm_only;
   const Rotation q_rotation = self.q_rotation(positions), k_rotation = self.k_rotation(positions);

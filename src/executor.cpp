@@ -1,6 +1,7 @@
 #include "src/executor.h"
 
 #include <algorithm>
+#include <array>
 
 #include "src/error.h"
 

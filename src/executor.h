@@ -1,12 +1,12 @@
 // The ring loop. Main path of the library: src/attention.h builds the objects, executor.cpp turns the ring.
 #pragma once
-#include <array>
 #include <chrono>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "kernels/kernel.h"
 #include "src/plan.h"
+#include "src/slots.h"
 
 namespace ringattn {
 
@@ -31,17 +31,6 @@ struct Timing {
   double load = 0, finish = 0;
   double compute() const;
   double wait() const;
-};
-
-// Every slot holds the largest block of any rank, or its dK and dV. Gradient slots are there for backward.
-// On a device they are allocated and freed in the order of the kernel's stream, and transfers run on others:
-// - Before: a shift begins behind the point at which the stream was when it was started, so behind the
-//   allocation, and so does a peer that reads the block (see comm/device.h).
-// - After: the loops wait for every shift, and wait() puts the stream behind both of its directions; a shift
-//   that an exception ends does so in its destructor. So the free, which comes later, is behind all of them.
-struct Slots {
-  std::array<Buffer, 2> block;
-  std::array<Buffer, 2> gradient;
 };
 
 // Attends over all hops of the plan and writes out and lse. The kernel's queries are loaded and slot 0 holds

@@ -35,11 +35,14 @@ CudaMachine find_cuda_devices();
 // Names of the kernels' chapters in this build, KernelConfig::isa, fastest first; empty without CUDA.
 std::vector<std::string_view> cuda_chapters();
 
-// What a device could multiply at best: multiprocessors x highest clock x operations a clock and
-// multiprocessor, those from NVIDIA's architecture papers (A100, GA10x, H100, Blackwell), a multiply-add
-// counting as two. 16 bits: dense products on tensor cores with fp32 sums, of the fastest device of that
-// compute capability. fp32: multiply-adds of the ordinary cores. It is a figure of the data sheet, not
-// measured: a device that runs hot stays below its highest clock.
+// What a device could multiply at best: its multiprocessors x its highest clock x operations a clock and
+// multiprocessor, a multiply-add counting as two. 16 bits: dense products on tensor cores with fp32 sums,
+// which GeForce cards of 8.6, 8.9 and 12.0 do at half the rate of the others. fp32: multiply-adds of the
+// ordinary cores. The rates are NVIDIA's: fp32 from the table "arithmetic instructions" of the CUDA C++
+// Programming Guide, tensor cores from the papers on its architectures: [1] A100, [2] Ampere GA102, [3]
+// Jetson AGX Orin, [4] Ada, [5] H100, [6] Blackwell, [7] RTX Blackwell. It is a figure of the data sheet, not
+// measured: a device that runs hot stays below its highest clock, and one may run above the clock that its
+// data sheet reckons with.
 struct DevicePeak {
   int flops_per_clock = 0;  // of one multiprocessor; 0 = not known for this compute capability
   double flops = 0;         // a second, of the device

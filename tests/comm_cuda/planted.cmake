@@ -3,7 +3,7 @@
 add_library(ringattn_comm_planted_main OBJECT planted.cpp)
 target_link_libraries(ringattn_comm_planted_main PUBLIC ringattn_comm_cuda_checks)
 
-foreach(carrier nccl staged direct device_ranks)
+foreach(carrier nccl nccl_early nccl_refusing staged direct device_ranks device_ranks_apart)
   if(NOT TARGET comm_cuda_planted_none)
     add_executable(comm_cuda_planted_none)
     target_link_libraries(comm_cuda_planted_none PRIVATE ringattn_comm_planted_main ringattn_comm_simt)
@@ -47,6 +47,17 @@ plant(send_and_receive_without_a_group nccl deadlock nccl_endpoint.cpp
     comm_->await_issue(where);
     Group second(where, comm);
     if (receive) {]])
+plant(registration_is_forgotten nccl usage nccl_memory.cpp
+  [[  if (handle_ != nullptr) end_->deregister_memory(handle_);]] "")
+plant(registration_is_ended_twice nccl usage nccl_memory.cpp
+  [[  if (handle_ != nullptr) end_->deregister_memory(handle_);]] [[  end_->deregister_memory(handle_);
+  end_->deregister_memory(handle_);]])
+plant(memory_goes_before_the_stream_has_come nccl_early race nccl_memory.cpp
+  "used_ && !stream_is_here()" "false")
+plant(memory_of_one_rank_alone nccl_refusing usage nccl.cpp
+  "if (std::ranges::any_of(all, [](const auto& blob) { return blob.at(0) == std::byte{0}; })) return blocks;" "")
+plant(copy_that_needs_a_way_between_the_devices device_ranks_apart usage device_ranks.cpp
+  "if (here == there) {" "if (here >= 0) {")
 plant(copy_before_the_slot_is_free device_ranks race device_ranks.cpp
   [[    ready_->hold_back(copies);]] "")
 plant(copy_before_the_block_is_complete device_ranks race device_ranks.cpp

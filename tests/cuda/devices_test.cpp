@@ -129,6 +129,34 @@ TEST(DevicePeak, IsThatOfTheDataSheet) {
   EXPECT_NEAR(device_bandwidth(h200), 4.9e12, 0.05e12);
 }
 
+// Where a compute capability has cards of two rates, the figures of NVIDIA's papers for one of each, at the
+// clock that these reckon with, in TFLOP/s.
+TEST(DevicePeak, FollowsTheCardAndNotTheFastestOfItsKind) {
+  struct Card {
+    const char* name;
+    int major, minor, multiprocessors;
+    double clock_hz, tensor, fma;
+  };
+  for (const Card& card :
+       {Card{"NVIDIA A40", 8, 6, 84, 1.740e9, 149.7, 37.4}, Card{"NVIDIA A10", 8, 6, 72, 1.695e9, 125, 31.2},
+        Card{"NVIDIA GeForce RTX 3090", 8, 6, 82, 1.695e9, 71, 35.6},
+        Card{"GeForce RTX 3090", 8, 6, 82, 1.695e9, 71, 35.6},  // older drivers
+        Card{"NVIDIA RTX 6000 Ada Generation", 8, 9, 142, 2.505e9, 364.2, 91.1},
+        Card{"NVIDIA GeForce RTX 4090", 8, 9, 128, 2.520e9, 165.2, 82.6},
+        Card{"NVIDIA RTX PRO 6000 Blackwell", 12, 0, 188, 2.617e9, 503.8, 126},
+        Card{"NVIDIA GeForce RTX 5090", 12, 0, 170, 2.407e9, 209.5, 104.8}}) {
+    const CudaDevice device{.name = card.name,
+                            .major = card.major,
+                            .minor = card.minor,
+                            .multiprocessors = card.multiprocessors,
+                            .clock_hz = card.clock_hz};
+    EXPECT_NEAR(device_peak(device, DType::bf16).flops, card.tensor * 1e12, 0.005 * card.tensor * 1e12)
+        << card.name;
+    EXPECT_EQ(device_peak(device, DType::f16).flops, device_peak(device, DType::bf16).flops) << card.name;
+    EXPECT_NEAR(device_peak(device, DType::f32).flops, card.fma * 1e12, 0.005 * card.fma * 1e12) << card.name;
+  }
+}
+
 TEST(DevicePeak, OfAnUnknownArchitectureIsNone) {
   const CudaDevice future{.major = 13, .minor = 7, .multiprocessors = 100, .clock_hz = 2e9};
   EXPECT_EQ(device_peak(future, DType::bf16).flops, 0);

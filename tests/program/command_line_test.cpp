@@ -99,6 +99,24 @@ TEST(Plan, ListsTheTilesOfARank) {
   EXPECT_NE(ended.out.find("q [0, 5) k [0, 5)"), std::string::npos) << ended.out;
 }
 
+// What the CUDA kernel would hold and send is known on any machine and in any build; how fast it would be is
+// not. 2 KV heads of 128 + 128 elements, 101 rows in 104: 2 x 104 x 256 x 2 bytes.
+TEST(Plan, OfTheCudaKernelNeedsNoGpu) {
+  const Ended ended = ringattn(words(
+      "plan --ranks 3 --seqlen 303 --num-heads 4 --num-heads-kv 2 --dtype bf16 --layout contiguous --json - "
+      "--backend cuda --link-gbps 1"));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const auto json = json_lines(ended.out).at(0);
+  EXPECT_EQ(json["backend"], "cuda");
+  EXPECT_EQ(json["bytes_sent_per_rank"]["max"], 2 * 2 * 104 * 256 * 2);
+  EXPECT_NEAR(json["estimate"]["transfer_seconds"], 2 * 2 * 104 * 256 * 2 * 8e-9, 1e-9);
+  EXPECT_NE(ended.err.find("cuda kernel"), std::string::npos) << ended.err;
+  const bool no_gpu = ringattn(words("info")).out.find("none can be used") != std::string::npos;
+  EXPECT_EQ(json["estimate"]["seconds"].is_null(), no_gpu) << ended.err;
+  EXPECT_EQ(ended.err.find("compute not estimated, no GPU is here") != std::string::npos, no_gpu)
+      << ended.err;
+}
+
 TEST(Plan, EstimatesTransfersOnlyOverALink) {
   const auto estimate = [](const std::string& options) {
     const Ended ended = ringattn(words("plan --ranks 3 --seqlen 300 --json - " + options));

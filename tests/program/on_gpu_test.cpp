@@ -91,6 +91,32 @@ TEST(OnGpu, ShardsMayBeEmptyAndEveryModeEnds) {
   }
 }
 
+// With a GPU there that is what a run would use, and what plan reckons with: 80 % of 132 x 1.98 GHz x 4096.
+TEST(OnGpu, PlanIsOfItsKernelAndItsPeak) {
+  const std::string ring = "plan --ranks 2 --seqlen 53 --dtype bf16 --json -";
+  for (const char* backend : {"", " --backend cuda"}) {
+    const Ended ended = on_gpus(ring + backend);
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    const auto json = json_lines(ended.out).at(0);
+    EXPECT_EQ(json["backend"], "cuda");
+    EXPECT_NEAR(json["estimate"]["assumed_tflops_per_rank"], 0.8 * 132 * 1.98e9 * 4096 * 1e-12, 1e-6);
+    EXPECT_EQ(json["estimate"]["peak_source"], "simt sm_90 by its data sheet");
+  }
+  const auto json = json_lines(on_gpus(ring + " --backend cpu").out).at(0);
+  EXPECT_EQ(json["backend"], "cpu");
+  EXPECT_NE(json["estimate"]["peak_instruction"], "tensor core bf16");
+}
+
+// What is planned is what is sent and held.
+TEST(OnGpu, PlanKeepsWhatItPromises) {
+  const std::string problem = "--seqlen 53 --num-heads 4 --num-heads-kv 2 --head-dim 16 --json -";
+  const auto plan = json_lines(on_gpus("plan --ranks 3 " + problem + " --backend cuda").out).at(0);
+  const auto json =
+      report_of(on_gpus("bench --communicator threads --ranks 3 --iterations 1 --backend cuda " + problem));
+  EXPECT_EQ(json["bytes_sent_per_rank"], plan["bytes_sent_per_rank"]["max"]);
+  EXPECT_EQ(json["workspace_bytes_per_rank"], plan["workspace_bytes_per_rank"]["max"]);
+}
+
 TEST(OnGpu, AnOutputThatIsSpoiltThereIsFound) {
   const Ended ended = on_gpus(kSmall + "- --backend cuda", {{"RINGATTN_TEST_FAULT", "output-nan"}});
   EXPECT_EQ(ended.code, 1) << ended.err;
@@ -104,9 +130,19 @@ TEST(OnGpu, MoreThanItsMemoryIsRefusedBeforeAnythingIsMade) {
 }
 
 TEST(OnGpu, AVersionThatTheGpuDoesNotRunIsRefusedByName) {
-  const Ended ended = on_gpus("bench --seqlen 53 --dtype bf16 --isa sm_90a", {{"SIMT_CAPABILITY", "80"}});
-  EXPECT_TRUE(ended.code == 5 || ended.code == 2) << ended.err;  // 2: a build without that chapter
-  EXPECT_NE(ended.err.find("'sm_90a'"), std::string::npos) << ended.err;
+  const auto refused = [](const std::string& arguments) {
+    return on_gpus("bench --seqlen 53 --isa sm_90a " + arguments, {{"SIMT_CAPABILITY", "80"}});
+  };
+  // The options are right, for another machine: an error of the device.
+  const Ended ended = refused("--dtype bf16");
+  EXPECT_EQ(ended.code, 5) << ended.err;
+  EXPECT_NE(ended.err.find("'sm_90a' does not run on the current device, whose compute capability is 8.0"),
+            std::string::npos)
+      << ended.err;
+  // No machine runs these: an error of whoever gave them.
+  const Ended never = refused("--dtype f32");
+  EXPECT_EQ(never.code, 2) << never.err;
+  EXPECT_NE(never.err.find("'sm_90a' cannot do this"), std::string::npos) << never.err;
 }
 
 // The same tensors on both backends, whose outputs differ by rounding alone: fp32, 1e-5 of values below 1.

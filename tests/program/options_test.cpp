@@ -61,7 +61,9 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Backend, RefusedOptions,
     testing::Values(Refused{"bench --seqlen 8 --backend gpu", {"--backend", "'gpu'", "auto, cpu, cuda"}},
-                    Refused{"plan --ranks 2 --seqlen 8 --backend cuda", {"--backend 'cuda'", "run, bench"}},
+                    Refused{"plan --ranks 2 --seqlen 8 --backend gpu",
+                            {"--backend", "'gpu'", "auto, cpu, cuda"}},
+                    Refused{"plan --ranks 2 --seqlen 8 --isa plain", {"--isa 'plain'", "run, bench"}},
                     Refused{"info --backend cuda", {"--backend 'cuda'", "run, bench"}},
                     Refused{"bench --seqlen 8 --communicator ncc",
                             {"--communicator", "'ncc'", "auto, self, threads, mpi, nccl"}},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cuda/cuda.h"
 #include "launch/plan_report.h"
 #include "src/attention.h"
 
@@ -60,6 +61,30 @@ TEST(RingSurvey, BackwardSendsEveryBlockAndItsGradients) {
   }
 }
 
+// Blocks, workspace and traffic are those of the kernel that is planned for; the rest is the same.
+TEST(RingSurvey, IsOfTheBackendsKernel) {
+  const Problem problem = problem_of(Mask::causal(101, 101));
+  const Sharding sharding = Sharding::make(LayoutKind::zigzag, 101, 101, 3);
+  const auto cpu = survey_ring(problem, sharding, 1, 1e9).ranks;
+  const auto cuda = survey_ring(problem, sharding, 1, 1e9, Backend::cuda).ranks;
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    const Plan plan(problem, sharding, static_cast<int>(rank));
+    const Traffic traffic = backward_traffic(
+        plan, [&](index_t rows) { return cuda_block_bytes(problem.heads(), DType::f32, rows); },
+        [&](index_t rows) { return cuda_gradient_bytes(problem.heads(), rows); });
+    EXPECT_EQ(cuda[rank].backward.traffic, traffic);
+    EXPECT_NE(cuda[rank].backward.traffic, cpu[rank].backward.traffic);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const PlannedPass& planned = pass == Pass::forward ? cuda[rank].forward : cuda[rank].backward;
+      EXPECT_EQ(planned.workspace_bytes,
+                static_cast<double>(
+                    workspace(problem, sharding, static_cast<int>(rank), 1, pass, Backend::cuda).total()));
+    }
+    EXPECT_EQ(cuda[rank].pairs, cpu[rank].pairs);
+    EXPECT_EQ(cuda[rank].forward.tensor_bytes, cpu[rank].forward.tensor_bytes);
+  }
+}
+
 TEST(RingSurvey, SaysSoWhenAllRanksWouldTakeTooLong) {
   const Problem problem = problem_of(Mask::causal(1000, 1000));
   const RingSurvey survey =
@@ -88,6 +113,15 @@ TEST(Estimate, TakesTheLongerOfComputeAndTransferAtEachHop) {
       problem, hops, {.flops_per_second = 14'400, .link_gbps = bits * 4 * 1e-9, .link_latency_us = 250'000});
   EXPECT_DOUBLE_EQ(hidden.transfer_seconds, 0.5);
   EXPECT_DOUBLE_EQ(hidden.seconds, 2);
+
+  // Blocks of the other kernel are longer here: rows of 8 and 4 floats are whole units of 16 bytes, heads of
+  // 5 rows whole ones of 8 rows.
+  const double cuda_bits = 8 * static_cast<double>(cuda_block_bytes(problem.heads(), DType::f32, 5));
+  EXPECT_EQ(cuda_bits, 8 * 2 * 8 * (8 + 4) * 4);
+  const Estimate other =
+      estimate(problem, hops, {.link_gbps = cuda_bits * 4 * 1e-9, .link_latency_us = 250'000}, Backend::cuda);
+  EXPECT_DOUBLE_EQ(other.transfer_seconds, 0.5);
+  EXPECT_DOUBLE_EQ(other.compute_seconds, 0) << "no peak is known";
 
   const Estimate exposed = estimate(problem, hops, {.flops_per_second = 14'400, .link_latency_us = 3e6});
   EXPECT_DOUBLE_EQ(exposed.transfer_seconds, 3);

@@ -33,10 +33,11 @@ only_in() {
   fi
 }
 
-ring='src/(agreement|backend|executor|attention)'
+ring='src/(agreement|backend|slots|executor|attention)'
 pure=$(git ls-files --cached --others --exclude-standard 'src/*.h' 'src/*.cpp' | grep -vE "^$ring\.|^src/c_api/" | sed -E 's/\./\\./g' | paste -sd'|')
 rule "$pure" "$(sed 's/\\//g' <<<"$pure" | tr '|' '\n' | grep '\.h$' | sed 's/\./\\./g' | paste -sd'|')"
 rule 'src/(agreement|executor)\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|comm/communicator\.h'
+rule 'src/slots\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|comm/(communicator|device)\.h'
 rule 'src/backend\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|kernels/cuda/cuda\.h'
 rule 'src/attention\.(h|cpp)' 'src/.*\.h|kernels/kernel\.h|kernels/cpu/cpu\.h|kernels/cuda/stream\.h|comm/(communicator|device)\.h'
 rule 'src/c_api/ringattn\.h' 'none'

@@ -71,6 +71,8 @@ plant_in_ring(nccl_starts_before_the_stream_has_come nccl race comm/nccl_endpoin
   "transfer->ready.hold_back(transfers_.get());" "")
 plant_in_ring(stream_goes_on_before_nccl_has_ended nccl race comm/nccl.cpp
   "if (!held_back_) transfer_->done.hold_back(end_->compute);" "")
+plant_in_ring(registration_is_forgotten nccl usage comm/nccl_memory.cpp
+  "  if (handle_ != nullptr) end_->deregister_memory(handle_);" "")
 plant_in_ring(copy_before_the_slot_is_free device_ranks race comm/device_ranks.cpp
   "    ready_->hold_back(copies);" "")
 plant_in_ring(copy_before_the_block_is_complete one_device race comm/device_ranks.cpp

@@ -92,7 +92,8 @@ RankRing::RankRing(const RankThread& me, DeviceCommunicator& comm, const DeviceR
                                 .q_rows = plan_.q_rows(),
                                 .isa = ring.chapter},
                                me.stream)) {
-  for (Buffer& slot : slots_.block) slot = kernel_->allocate(kernel_->block_bytes(sharding.k.max_rows()));
+  make_slots(slots_.block, 2, kernel_->block_bytes(sharding.k.max_rows()), *kernel_, comm_,
+             Clock::now() + kPatience, {});
   poison(slots_.block);
   end_of_call();
 }
@@ -144,8 +145,8 @@ void RankRing::forward() {
 void RankRing::backward() {
   if (slots_.gradient[0].data == nullptr) {
     kernel_->reserve(Pass::backward);
-    for (Buffer& slot : slots_.gradient)
-      slot = kernel_->allocate(kernel_->gradient_bytes(sharding_.k.max_rows()));
+    make_slots(slots_.gradient, 2, kernel_->gradient_bytes(sharding_.k.max_rows()), *kernel_, comm_,
+               Clock::now() + kPatience, {});
     poison(slots_.gradient);
   }
   const SentCount before = comm_.sent();

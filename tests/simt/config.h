@@ -14,7 +14,8 @@ struct Config {
   int devices = 8;              // SIMT_DEVICES: that cudaGetDeviceCount finds
   int compute_capability = 90;  // SIMT_CAPABILITY: of each of them, 80 or 90
   std::size_t device_bytes = std::size_t{4} << 30;  // memory of each
-  bool driver = true;  // SIMT_DRIVER=0: as on a machine without one, where the runtime finds nothing
+  bool peer_access = true;  // SIMT_PEERS=0: no device can be let touch another one's memory
+  bool driver = true;       // SIMT_DRIVER=0: as on a machine without one, where the runtime finds nothing
 };
 
 inline Config& config() {
@@ -27,6 +28,7 @@ inline Config& config() {
       v.workers = static_cast<unsigned>(std::strtoul(s, nullptr, 10));
     if (const char* s = std::getenv("SIMT_DEVICES")) v.devices = std::atoi(s);
     if (const char* s = std::getenv("SIMT_CAPABILITY")) v.compute_capability = std::atoi(s);
+    if (const char* s = std::getenv("SIMT_PEERS")) v.peer_access = *s != '0';
     if (const char* s = std::getenv("SIMT_DRIVER")) v.driver = *s != '0';
     return v;
   }();

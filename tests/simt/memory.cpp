@@ -4,10 +4,12 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "tests/simt/block.h"
 #include "tests/simt/config.h"
 #include "tests/simt/guard.h"
+#include "tests/simt/peers.h"
 
 namespace simt {
 namespace {
@@ -16,7 +18,9 @@ struct Allocation {
   MemoryKind kind;
   int device;
   std::size_t bytes;
+  bool pooled;
   GlobalShadow shadow;
+  int holders = 0;
 };
 struct Allocations {
   std::mutex mutex;
@@ -67,7 +71,7 @@ std::mutex& atomics_mutex() {
   return m;
 }
 
-void* allocate(MemoryKind kind, int device, std::size_t bytes) {
+void* allocate(MemoryKind kind, int device, std::size_t bytes, bool pooled) {
   std::lock_guard lock(allocations().mutex);
   std::size_t& used = allocations().used[device];
   if (kind == MemoryKind::device && bytes > config().device_bytes - used) return nullptr;
@@ -77,7 +81,7 @@ void* allocate(MemoryKind kind, int device, std::size_t bytes) {
   std::memset(p, kPoison, bytes);
   draw_guards(p, bytes);
   allocations().live.emplace(reinterpret_cast<std::uintptr_t>(p),
-                             Allocation{kind, device, bytes, GlobalShadow(bytes)});
+                             Allocation{kind, device, bytes, pooled, GlobalShadow(bytes)});
   if (kind == MemoryKind::device) used += bytes;
   return p;
 }
@@ -89,6 +93,9 @@ bool release(MemoryKind kind, void* p) {
   if (it == allocations().live.end() || it->second.kind != kind) return false;
   const std::size_t bytes = it->second.bytes;
   check_guards_of(base, bytes);
+  if (std::exchange(it->second.holders, 0) > 0)
+    throw Fault(FaultKind::usage, "memory of " + std::to_string(bytes) +
+                                      " bytes is freed while it is registered with an NCCL communicator");
   if (kind == MemoryKind::device) allocations().used[it->second.device] -= bytes;
   allocations().live.erase(it);
   auto* const raw = static_cast<unsigned char*>(p) - kGuard;
@@ -104,7 +111,13 @@ std::optional<AllocationInfo> find_allocation(const void* p) {
   const auto it = allocations().containing(address);
   if (it == allocations().live.end() || address > it->first + it->second.bytes) return std::nullopt;
   return AllocationInfo{it->second.kind, it->second.device, it->second.bytes,
-                        reinterpret_cast<void*>(it->first)};
+                        reinterpret_cast<void*>(it->first), it->second.pooled};
+}
+
+void hold(const void* p, int n) {
+  std::lock_guard lock(allocations().mutex);
+  const auto it = allocations().containing(reinterpret_cast<std::uintptr_t>(p));
+  if (it != allocations().live.end()) it->second.holders += n;
 }
 
 std::size_t allocated_bytes(int device) {
@@ -128,7 +141,7 @@ void check_global(const void* p, std::size_t bytes, std::size_t align, Access ac
     raise(FaultKind::out_of_bounds,
           "global pointer into no live device or pinned allocation (pageable host memory?)", where);
   Allocation& a = it->second;
-  if (a.kind == MemoryKind::device && acting && a.device != acting->device)
+  if (a.kind == MemoryKind::device && acting && !reaches(acting->device, a.device, a.pooled))
     raise(
         FaultKind::usage,
         "device " + std::to_string(acting->device) + " touches memory of device " + std::to_string(a.device),

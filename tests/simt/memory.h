@@ -19,13 +19,16 @@ struct AllocationInfo {
   int device;         // that it was made on
   std::size_t bytes;  // as asked for
   void* base;
+  bool pooled;  // by cudaMallocAsync: whether other devices may touch it is the pool's affair
 };
 
 // Null when the device has no room left (config().device_bytes).
-void* allocate(MemoryKind kind, int device, std::size_t bytes);
+void* allocate(MemoryKind kind, int device, std::size_t bytes, bool pooled = false);
 // False for a pointer that is not the start of a live allocation of this kind. Throws when a guard was
-// overwritten.
+// overwritten, and when somebody holds it.
 bool release(MemoryKind kind, void* p);
+// n = 1: somebody relies on the live allocation that p points into, n = -1: and does so no longer.
+void hold(const void* p, int n);
 // The live allocation that p points into; none for pageable memory.
 std::optional<AllocationInfo> find_allocation(const void* p);
 std::size_t allocated_bytes(int device);

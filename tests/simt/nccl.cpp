@@ -32,6 +32,13 @@ void meet(NcclPart& from, NcclPart& to, const std::pair<int, int>& route) {
                                       std::to_string(route.first) + " meets ncclRecv of " +
                                       std::to_string(to.bytes) + " on rank " + std::to_string(route.second));
   }
+  if (from.registered != to.registered) {
+    throw Fault(FaultKind::usage, std::string("memory that is ") + (from.registered ? "" : "not ") +
+                                      "registered on rank " + std::to_string(route.first) +
+                                      " meets memory that is " + (to.registered ? "" : "not ") + "on rank " +
+                                      std::to_string(route.second));
+  }
+  count_message(from.registered);
   // Taken now: the sender may reuse its buffer as soon as its group is done, which can be before the receiver
   // gets to run.
   const auto* bytes = static_cast<const unsigned char*>(from.data);
@@ -97,9 +104,11 @@ ncclResult_t call(bool send, void* data, std::size_t n, int peer, NcclComm* comm
   if (comm == nullptr || s == nullptr || peer < 0 || peer >= comm->clique->ranks) return ncclInvalidArgument;
   if (comm->ended) throw Fault(FaultKind::usage, "an NCCL communicator is used after its end");
   if (comm->questions > 0) throw Fault(FaultKind::usage, "an NCCL communicator is used while in progress");
-  group.push_back({std::make_shared<NcclPart>(
-                       NcclPart{.send = send, .peer = peer, .data = data, .bytes = n, .where = where}),
-                   comm, s});
+  const bool registered = System::get().locked([&] { return is_registered(*comm, data, n); });
+  group.push_back(
+      {std::make_shared<NcclPart>(NcclPart{
+           .send = send, .peer = peer, .data = data, .bytes = n, .where = where, .registered = registered}),
+       comm, s});
   if (group_depth > 0) return ncclSuccess;
   ++group_depth;
   return ncclGroupEnd();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/simt/fault.h"
 #include "tests/simt/stream.h"
 
 namespace simt {
@@ -19,6 +20,7 @@ struct NcclPart {  // one send or receive
   void* data = nullptr;  // of a send: only read
   std::size_t bytes = 0;
   Where where{};
+  bool registered = false;
   bool matched = false;
   Actor* actor = nullptr;                // the stream it was posted on
   std::vector<unsigned char> message{};  // of a receive: taken from the sender when they met
@@ -48,5 +50,27 @@ struct NcclComm {  // as one rank sees it
 
   int rank() const;  // when all members have come
 };
+
+// Under the lock of the system. Whether the bytes lie in memory that is registered with the communicator.
+bool is_registered(const NcclComm& comm, const void* data, std::size_t bytes);
+int registrations_of(const NcclComm& comm);
+void end_registrations(const NcclComm& comm);  // as an abort does
+void count_message(bool zero_copy);
+
+// Every communicator has failed, so that nobody waits for it to its deadline.
+void fail_all_communicators();
+
+// A fault in a call that may come from a destructor, which swallows what it throws, ends the run of all ranks
+// all the same.
+template <class F>
+ncclResult_t accused(F f) {
+  try {
+    return f();
+  } catch (const Fault&) {
+    if (!System::get().blame(std::current_exception())) throw;
+    fail_all_communicators();
+    return ncclInvalidUsage;
+  }
+}
 
 }  // namespace simt

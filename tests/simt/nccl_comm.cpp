@@ -56,6 +56,14 @@ void nccl_inject_error(ncclComm_t comm, ncclResult_t error) {
   System::get().changed();
 }
 
+void fail_all_communicators() {
+  System::get().locked([] {
+    for (NcclComm& comm : comms)
+      if (!comm.ended) comm.error = ncclInternalError;
+  });
+  System::get().changed();
+}
+
 void nccl_inject_error(ncclResult_t error) { nccl_inject_error(made_last, error); }
 
 int nccl_alive() {
@@ -93,7 +101,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
-ncclResult_t ncclGetVersion(int* version) { return *version = NCCL_VERSION_CODE, ncclSuccess; }
+ncclResult_t ncclGetVersion(int* version) { return *version = simt::nccl_version, ncclSuccess; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static int count = 0;
   *id = {};
@@ -130,10 +138,16 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return System::get().locked([&] {
-    if (comm->ended) throw simt::Fault(simt::FaultKind::usage, "an NCCL communicator is destroyed twice");
-    comm->ended = true;
-    return ncclSuccess;
+  return simt::accused([&] {
+    return System::get().locked([&] {
+      if (comm->ended) throw simt::Fault(simt::FaultKind::usage, "an NCCL communicator is destroyed twice");
+      if (const int left = simt::registrations_of(*comm); left > 0)
+        throw simt::Fault(simt::FaultKind::usage, "an NCCL communicator is destroyed while memory is " +
+                                                      std::string("registered with it, ") +
+                                                      std::to_string(left) + " times");
+      comm->ended = true;
+      return ncclSuccess;
+    });
   });
 }
 
@@ -146,6 +160,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     if (!comm->finalizing) ++comm->clique->finalized;
     comm->unissued.clear();
     simt::withdraw(*comm);
+    simt::end_registrations(*comm);
   });
   System::get().changed();
   return ncclSuccess;

@@ -25,8 +25,10 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorPeerAccessUnsupported = 217,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorLaunchFailure = 719,
 };
 enum cudaMemcpyKind {
@@ -59,6 +61,20 @@ enum cudaDriverEntryPointQueryResult {
   cudaDriverEntryPointSymbolNotFound = 1,
   cudaDriverEntryPointVersionNotSufficent = 2  // the spelling is CUDA's
 };
+enum cudaMemLocationType { cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice = 1 };
+enum cudaMemAccessFlags {
+  cudaMemAccessFlagsProtNone = 0,
+  cudaMemAccessFlagsProtRead = 1,
+  cudaMemAccessFlagsProtReadWrite = 3
+};
+struct cudaMemLocation {
+  cudaMemLocationType type;
+  int id;
+};
+struct cudaMemAccessDesc {
+  cudaMemLocation location;
+  cudaMemAccessFlags flags;
+};
 inline constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
 inline constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 inline constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2;
@@ -66,6 +82,10 @@ inline constexpr unsigned long long cudaEnableDefault = 0;
 
 using cudaStream_t = simt::Stream*;
 using cudaEvent_t = simt::Event*;
+namespace simt {
+struct MemPool;
+}
+using cudaMemPool_t = simt::MemPool*;
 
 struct cudaUUID_t {
   char bytes[16];
@@ -127,7 +147,9 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
 // Waits for no stream: the library's streams are non-blocking, so a plain copy is not a fence.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, SIMT_WHERE);
-// From pageable memory the bytes are taken at once; to pageable memory the call waits for the copy.
+// From pageable memory the bytes are taken at once; to pageable memory the call waits for the copy. Memory of
+// a device that the stream's own may not touch is a fault, though CUDA may find a way by the host: who relies
+// on that says so with cudaMemcpyPeerAsync, which is right either way.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t n, cudaMemcpyKind kind, cudaStream_t s,
                             SIMT_WHERE);
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
@@ -136,6 +158,12 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t n,
                                 cudaStream_t s, SIMT_WHERE);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t n, cudaStream_t s, SIMT_WHERE);
+
+// ---------------------------------------------------------------- other devices' memory, see peers.h
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* list, std::size_t count);
 
 // ---------------------------------------------------------------- streams, events
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags);

@@ -46,6 +46,10 @@ const char* cudaGetErrorName(cudaError_t e) {
       return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorPeerAccessUnsupported:
+      return "cudaErrorPeerAccessUnsupported";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "cudaErrorPeerAccessAlreadyEnabled";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
   }
@@ -73,6 +77,10 @@ const char* cudaGetErrorString(cudaError_t e) {
       return "invalid resource handle";
     case cudaErrorNotReady:
       return "device not ready";
+    case cudaErrorPeerAccessUnsupported:
+      return "peer access is not supported between these two devices";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "peer access is already enabled";
     case cudaErrorLaunchFailure:
       return "unspecified launch failure";
   }

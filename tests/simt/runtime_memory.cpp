@@ -5,17 +5,18 @@
 #include <vector>
 
 #include "tests/simt/memory.h"
+#include "tests/simt/peers.h"
 #include "tests/simt/runtime.h"
 
 using simt::Access, simt::MemoryKind, simt::System, simt::Where, simt::guarded, simt::noted;
 
 namespace {
 
-cudaError_t allocate_into(MemoryKind kind, void** p, std::size_t n) {
+cudaError_t allocate_into(MemoryKind kind, void** p, std::size_t n, bool pooled = false) {
   if (!p) return noted(cudaErrorInvalidValue);
   *p = nullptr;
   if (n == 0) return cudaSuccess;  // as CUDA: a null pointer
-  *p = simt::allocate(kind, simt::current_device, n);
+  *p = simt::allocate(kind, simt::current_device, n, pooled);
   return noted(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 cudaError_t release_if_live(MemoryKind kind, void* p) {
@@ -26,6 +27,7 @@ struct Copy {
   void* to;
   const void* from;
   std::size_t to_pitch, from_pitch, width, height;
+  bool by_the_host_if_need_be = false;  // between two devices
 };
 
 bool on_device(const void* p) {
@@ -42,8 +44,26 @@ bool direction_fits(const Copy& c, cudaMemcpyKind kind) {
   return on_device(c.from) == from && on_device(c.to) == to;
 }
 
+// Whether the device that copies may touch that end of it.
+bool reached(const void* p) {
+  const auto a = simt::find_allocation(p);
+  return !simt::acting || !a || a->kind != MemoryKind::device ||
+         simt::reaches(simt::acting->device, a->device, a->pooled);
+}
+
+void check_reach(const Copy& c, const Where& where) {
+  const bool direct = reached(c.to) && reached(c.from);
+  if (c.by_the_host_if_need_be) return simt::count_peer_copy(direct);
+  if (direct) return;
+  simt::raise(simt::FaultKind::usage,
+              "device " + std::to_string(simt::acting->device) +
+                  " copies memory of another device, which it has not been let touch",
+              where);
+}
+
 void run(const Copy& c, const Where& where) {
   if (c.width == 0) return;
+  check_reach(c, where);
   for (std::size_t row = 0; row < c.height; ++row) {
     const void* from = static_cast<const unsigned char*>(c.from) + row * c.from_pitch;
     void* to = static_cast<unsigned char*>(c.to) + row * c.to_pitch;
@@ -92,7 +112,8 @@ cudaError_t cudaFreeHost(void* p) { return release_if_live(MemoryKind::pinned, p
 // The address exists at once; the memory is only good in stream order. Poisoning it again when the stream
 // gets there wipes out whatever another stream wrote too early.
 cudaError_t cudaMallocAsync(void** p, std::size_t n, cudaStream_t s, Where where) {
-  if (const cudaError_t e = allocate_into(MemoryKind::device, p, n); e != cudaSuccess || n == 0) return e;
+  if (const cudaError_t e = allocate_into(MemoryKind::device, p, n, true); e != cudaSuccess || n == 0)
+    return e;
   System::get().push(simt::real(s), {"cudaMallocAsync", {}, [=, memory = *p] {
                                        simt::check_order(memory, n, Access::write, where);
                                        std::memset(memory, simt::kPoison, n);
@@ -146,7 +167,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   const auto a = simt::find_allocation(to), b = simt::find_allocation(from);
   if (n != 0 && (!a || !b || a->device != to_device || b->device != from_device))
     return noted(cudaErrorInvalidValue);
-  return enqueue({to, from, n, n, n, 1}, cudaMemcpyDeviceToDevice, s, where);
+  const bool two = to_device != from_device;
+  return enqueue({to, from, n, n, n, 1, two}, cudaMemcpyDeviceToDevice, s, where);
 }
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t n, cudaStream_t s, Where where) {
   if (n == 0) return cudaSuccess;

@@ -94,6 +94,13 @@ void System::fail(Lock& lock, std::exception_ptr error) {
   std::rethrow_exception(error);
 }
 
+bool System::blame(std::exception_ptr fault) {
+  std::lock_guard lock(mutex_);
+  if (in_ranks_ && !lost_) lost_ = fault;
+  wake_.notify_all();
+  return in_ranks_;
+}
+
 // Exact, because everything that could change the answer happens under the lock.
 bool System::stuck() const {
   return running_ == 0 && static_cast<int>(waiters_.size()) >= ranks_ &&

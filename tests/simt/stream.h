@@ -72,6 +72,9 @@ class System {
   void add_host_thread(int n) {
     locked([&] { ranks_ += n; }), changed();
   }
+  // A fault whose exception may be lost on its way up ends this run_ranks for everybody. False outside of
+  // one.
+  bool blame(std::exception_ptr fault);
   void changed() { wake_.notify_all(); }  // something outside the streams changed (an abort)
 
   // Runs rank(0..n-1) on n host threads, each with its own device, as mpirun would start

@@ -62,6 +62,15 @@ ncclResult_t ncclSend(const void* from, std::size_t n, ncclDataType_t type, int 
 ncclResult_t ncclRecv(void* to, std::size_t n, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t s,
                       SIMT_WHERE);
 
+// Since 2.19.1. A message whose two ends are not both registered, or both not, is a fault (NCCL: undefined
+// behaviour), and so is memory that is freed while it is registered or before the host knows that all work on
+// it has ended, a handle that is not one any more, and a registration that is left when the communicator is
+// destroyed. An abort ends those of its communicator, as NCCL's does, once its kernels have stopped.
+ncclResult_t ncclMemAlloc(void** p, std::size_t bytes);
+ncclResult_t ncclMemFree(void* p, SIMT_WHERE);
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, std::size_t bytes, void** handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle);
+
 namespace simt {
 // For tests: what a peer's death looks like to this rank. Operations never complete from then on.
 void nccl_inject_error(ncclComm_t comm, ncclResult_t error);
@@ -69,4 +78,18 @@ void nccl_inject_error(ncclComm_t comm, ncclResult_t error);
 void nccl_inject_error(ncclResult_t error);
 // Communicators that nobody has destroyed or aborted yet.
 int nccl_alive();
+
+// What ncclGetVersion says; before 2.19.1 a call of the functions that came with it is a fault.
+inline int nccl_version = NCCL_VERSION_CODE;
+// What this host thread's calls of ncclCommRegister and ncclMemAlloc meet from now on.
+enum class NcclRefusal { none, error, no_handle, no_memory };
+void nccl_refuse(NcclRefusal refusal);
+// Since the start of the process, of all communicators.
+struct NcclCounts {
+  int registrations = 0;  // made
+  int registered = 0;     // of these still there
+  int messages = 0;       // that have met their receiver
+  int zero_copy = 0;      // of these between registered memory
+};
+NcclCounts nccl_counts();
 }  // namespace simt
