@@ -171,13 +171,15 @@ __device__ __forceinline__ void begin_rows(const AttendParams& a, std::uint32_t 
 template <class T, class Tiles>
 __device__ __forceinline__ void set_nonfinite_apart(const AttendParams& a, const Step& step,
                                                     std::uint32_t values, int row0, bool needed,
+                                                    const float (&s)[Tiles::kParts][Tiles::kColumns / 8][4],
                                                     float (&o)[Tiles::kParts][Tiles::V::kChunks][4]) {
   if (needed) {
 #pragma unroll
     for (int m = 0; m < Tiles::kParts; ++m)
-      add_nonfinite<T, typename Tiles::V, Tiles::kColumns, true>(o[m], values, [&](int half, int column) {
-        return seen_by(a, step, row0 + 16 * m, half).has(column);
-      });
+      add_nonfinite<T, typename Tiles::V, Tiles::kColumns>(
+          o[m], values, weighted_pairs<T>(s[m], [&](int half, int column) {
+            return seen_by(a, step, row0 + 16 * m, half).has(column);
+          }));
   }
   __syncthreads();  // all have read them
   erase_nonfinite<T, typename Tiles::V>(values);
@@ -234,7 +236,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
 #pragma unroll
         for (int m = 0; m < kParts; ++m) soften_part<true>(s[m], o[m], softmax[m], a, step, row0 + 16 * m);
       }
-      if (any_flag(flags)) set_nonfinite_apart<T, Tiles>(a, step, values, row0, needed, o);
+      if (any_flag(flags)) set_nonfinite_apart<T, Tiles>(a, step, values, row0, needed, s, o);
     }
     if (needed) add_values<T, Tiles>(o, s, values);
     place = next;
