@@ -66,6 +66,24 @@ std::string tma_reads_four_dimensions() {  // [batch 2][row 5][head 3][64], head
   return differing("tile", out.host(), want);
 }
 
+// Rows of several heads follow one another, fewer of each than an atom of the swizzle has.
+std::string tma_packs_rows_of_heads() {
+  const Array<std::uint16_t> in(numbered(3 * 10 * 64));
+  const CUtensorMap map = tensor_map(in.data(), {64, 10, 3}, std::array<cuuint32_t, 3>{64, 4, 4});
+  for (const int y : {1, 8}) {
+    const Array<std::uint16_t> out(16 * 64);
+    run_blocks(load_box, 1, 64, 4096, map, out.data(), y, 1, -1);
+    std::vector<std::uint16_t> want;
+    for (int head = 1; head < 5; ++head)
+      for (int row = y; row < y + 4; ++row)
+        for (int c = 0; c < 64; ++c)
+          want.push_back(
+              static_cast<std::uint16_t>(head < 3 && row < 10 ? (head * 10 + row) * 64 + c + 1 : 0));
+    if (const std::string wrong = differing("tile", out.host(), want); !wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 // A ring of two slots that a producer warp fills and a consumer warp sums: five rounds, so both parities come
 // twice.
 constexpr unsigned kRounds = 5;
@@ -198,6 +216,7 @@ std::vector<Unit> async_units() {
   constexpr int kOnly = 90;
   return {{"stmatrix is the way back of ldmatrix", kOnly, kOnly, stmatrix_is_the_way_back},
           {"TMA clips with zeros and swizzles", kOnly, kOnly, tma_clips_with_zeros_and_swizzles},
+          {"TMA packs rows of heads", kOnly, kOnly, tma_packs_rows_of_heads},
           {"TMA reads four dimensions", kOnly, kOnly, tma_reads_four_dimensions},
           {"ring of two slots hands over every tile", kOnly, kOnly, ring_hands_over_every_tile},
           {"bulk reductions of several blocks add up", kOnly, kOnly, bulk_reductions_add_up},

@@ -30,9 +30,6 @@ struct Chapter {
   bool ends;  // attend does what AttendParams::end asks for
   void (*query_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
   void (*key_gradients)(DType dtype, const BackwardParams& params, cudaStream_t stream);
-  // Whose attend works on groups that are split (split.h), where the state is not at the rows' own places; it
-  // can do whatever this one can.
-  const Chapter& (*for_split)();
 };
 
 const Chapter& plain_chapter();

@@ -42,8 +42,6 @@ class CudaKernel final : public Kernel {
         stream_(stream),
         chapter_(chapter_for(config)),
         rows_(chapter_.group_rows(config)),
-        split_chapter_(chapter_.for_split()),
-        split_rows_(split_chapter_.group_rows(config)),
         split_rule_(rule),
         scaling_(scaling_of(config.softmax_scale, config.dtype)),
         layout_(config.shape, config.dtype, config.q_rows),
@@ -241,18 +239,14 @@ class CudaKernel final : public Kernel {
                               const Outputs& end) {
     check_block(block, block_bytes(k_rows), kBlockAlignment);
     AttendParams params = attend_params(block, k_rows);
-    Schedule schedule = query_schedule(tiles, config_.q_rows, k_rows, split_rows_.attend);
+    Schedule schedule = query_schedule(tiles, config_.q_rows, k_rows, rows_.attend);
     if (const std::optional<Schedule> parts =
-            split(schedule, split_blocks(), split_state_rows(), split_rule_)) {
-      params.group_rows = split_rows_.attend;
-      attend_parts(split_chapter_, config_.dtype, *parts, split_state_rows(), params, uploads_, stream_);
+            split(schedule, all_packs(params), split_state_rows(), split_rule_)) {
+      attend_parts(chapter_, config_.dtype, *parts, split_state_rows(), params, uploads_, stream_);
       return {};
     }
-    if (rows_.attend != split_rows_.attend)
-      schedule = query_schedule(tiles, config_.q_rows, k_rows, rows_.attend);
     const SentWalk sent = send(uploads_, schedule);
     params.walk = sent.walk;
-    params.group_rows = rows_.attend;
     params.end = end;
     if (sent.walk.count > 0) chapter_.attend(config_.dtype, params, stream_);
     return schedule;
@@ -284,7 +278,7 @@ class CudaKernel final : public Kernel {
             .slope = scaling_.scores.slope};
   }
 
-  // All but the walk, the rows of its groups and their end.
+  // All but the walk and the end of its rows.
   AttendParams attend_params(std::span<const std::byte> block, index_t k_rows) const {
     const PairLayout layout = block_layout(shape_, config_.dtype, k_rows);
     return {.walk = {},
@@ -300,17 +294,15 @@ class CudaKernel final : public Kernel {
             .heads_a_kv = shape_.group(),
             .head_dim = static_cast<int>(shape_.head_dim),
             .dim_v = static_cast<int>(shape_.head_dim_v),
-            .group_rows = 0,
+            .group_rows = rows_.attend,
+            .group_heads = rows_.heads,
+            .packs_a_kv = (shape_.group() + rows_.heads - 1) / rows_.heads,
             .scores = scaling_.scores,
             .end = {}};
   }
 
-  // Blocks of threads of a group, and rows of its state, where groups are split.
-  index_t split_blocks() const {
-    const index_t heads = split_rows_.heads;
-    return (shape_.group() + heads - 1) / heads * (shape_.batch * shape_.num_heads_kv);
-  }
-  index_t split_state_rows() const { return std::min<index_t>(split_rows_.attend, config_.q_rows); }
+  // Rows of a group's state, where groups are split.
+  index_t split_state_rows() const { return std::min<index_t>(rows_.attend, config_.q_rows); }
 
   BackwardParams backward_params(std::span<const std::byte> block, index_t k_rows,
                                  std::span<std::byte> gradients) const {
@@ -348,8 +340,6 @@ class CudaKernel final : public Kernel {
   cudaStream_t stream_;
   const Chapter& chapter_;
   GroupRows rows_;
-  const Chapter& split_chapter_;
-  GroupRows split_rows_;
   SplitRule split_rule_;
   Scaling scaling_;
   WorkspaceLayout layout_;

@@ -94,13 +94,17 @@ struct AttendParams {
   float *maximum, *sum;  // [head][q.rows]: of score * factor, and of 2^(slope * (score * factor - maximum))
   index_t q_rows, k_rows, all_heads, heads_a_kv;
   int head_dim, dim_v;
-  int group_rows;  // that the walk's tiles are cut to
+  int group_rows, group_heads;  // that the walk's tiles are cut to; heads that share them, see pack.h
+  index_t packs_a_kv;           // of so many heads, for all heads of a KV head
   Scores scores;
   // Not null: these are the last keys of the walk's rows, which are finished instead of carried on. It saves
   // the way of o through memory, fp32 written by attend and read by finish: 8 bytes of the 14 that an element
   // of 16 bits costs after the last product.
   Outputs end;
 };
+
+// Of all heads.
+constexpr index_t all_packs(const AttendParams& a) { return a.packs_a_kv * (a.all_heads / a.heads_a_kv); }
 
 // A group whose columns are split: its rows' partial states, `parts` times `state_rows` rows of a head.
 struct Merge {

@@ -28,8 +28,7 @@ constexpr Chapter kPlain{.name = "plain",
                          .attend = attend,
                          .ends = false,
                          .query_gradients = query_gradients,
-                         .key_gradients = key_gradients,
-                         .for_split = plain_chapter};
+                         .key_gradients = key_gradients};
 
 }  // namespace
 

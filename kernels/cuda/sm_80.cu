@@ -1,9 +1,9 @@
 // Chapter 2: tensor cores as sm_80 and everything later has them.
-#include <algorithm>
 #include <limits>
 
 #include "kernels/cuda/chapter.h"
 #include "kernels/cuda/grid.h"
+#include "kernels/cuda/pack.h"
 #include "kernels/cuda/sm80/attend.h"
 #include "kernels/cuda/sm80/backward.h"
 #include "kernels/cuda/sm80/dims.h"
@@ -39,15 +39,12 @@ std::string obstacle(const KernelConfig& config) {
   return {};
 }
 
-// Of queries in attend, a power of two: a block's rows belong to as many heads as read the same keys, as long
-// as each head has room for all its queries.
 GroupRows group_rows(const KernelConfig& config) {
   int rows = 0;
   sm80::with_dims(static_cast<int>(config.shape.head_dim), static_cast<int>(config.shape.head_dim_v),
                   [&](auto dims) { rows = sm80::attend_rows(decltype(dims)::kV); });
-  int group = rows;
-  while (group / 2 >= std::max<index_t>(config.q_rows, 1) && rows / group < config.shape.group()) group /= 2;
-  return {group, sm80::kGradientRows, sm80::kGradientRows, rows / group};
+  const Pack pack = pack_of(config.q_rows, config.shape.group(), rows, HeadCounts::powers_of_two);
+  return {pack.rows, sm80::kGradientRows, sm80::kGradientRows, pack.heads};
 }
 
 constexpr Chapter kSm80{.name = "sm_80",
@@ -58,8 +55,7 @@ constexpr Chapter kSm80{.name = "sm_80",
                         .attend = attend,
                         .ends = true,
                         .query_gradients = query_gradients,
-                        .key_gradients = key_gradients,
-                        .for_split = sm_80_chapter};
+                        .key_gradients = key_gradients};
 
 }  // namespace
 

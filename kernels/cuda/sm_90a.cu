@@ -2,6 +2,7 @@
 #include <string>
 
 #include "kernels/cuda/chapter.h"
+#include "kernels/cuda/pack.h"
 #include "kernels/cuda/sm90/dispatch.h"
 #include "kernels/cuda/sm90/launches.h"
 #include "kernels/cuda/sm90/walk.h"
@@ -30,7 +31,10 @@ bool has_backward(index_t head_dim, index_t head_dim_v) {
 GroupRows group_rows(const KernelConfig& config) {
   const index_t head_dim = config.shape.head_dim, dim_v = config.shape.head_dim_v;
   GroupRows rows = below().group_rows(config);
-  rows.attend = sm90::with_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRowsQ; });
+  const int block = sm90::with_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRowsQ; });
+  const Pack pack = pack_of(config.q_rows, config.shape.group(), block, HeadCounts::all);
+  rows.attend = pack.rows;
+  rows.heads = pack.heads;
   if (has_backward(head_dim, dim_v))
     rows.queries = rows.keys =
         sm90::with_backward_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRows; });
@@ -82,9 +86,7 @@ const Chapter& sm_90a_chapter() {
                                .attend = attend,
                                .ends = true,
                                .query_gradients = query_gradients,
-                               .key_gradients = key_gradients,
-                               // It packs few queries of several heads; products do not count there.
-                               .for_split = below};
+                               .key_gradients = key_gradients};
   return chapter;
 }
 

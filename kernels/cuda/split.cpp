@@ -66,8 +66,8 @@ SplitRule split_rule() {
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
              "number of multiprocessors");
-  // Two blocks of chapter 2 fit by their registers. Where shared memory has room for one alone, they come in
-  // two waves of half the length, which takes no longer.
+  // Two blocks of chapter 2 fit by their registers. Where shared memory has room for one alone, as in chapter
+  // 3, they come in two waves of half the length, which takes no longer.
   constexpr index_t kBlocksAMultiprocessor = 2;
   // Reset and merge cost some microseconds. 512 keys and values of 128 bf16 are 256 KiB, 10 us of one
   // multiprocessor's share of the bandwidth of an H100 (3.35 TB/s / 132). Estimated, not measured.

@@ -9,7 +9,8 @@
 
 namespace ringattn::cuda {
 
-// Parts begin and end at whole steps of every chapter's kernel.
+// Parts begin and end at whole steps of chapters 1 and 2. Chapter 3 takes 64, 96 or 128 columns at a time,
+// and the last tile of a part may be cut off: one in 512 columns or more.
 inline constexpr index_t kSplitColumns = 64;
 
 struct SplitRule {

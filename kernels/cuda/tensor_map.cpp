@@ -30,13 +30,15 @@ EncodeTiled encode_tiled() {
 
 }  // namespace
 
-CUtensorMap tensor_map(const Rows& rows, DType dtype, index_t heads, int dim, int box_rows) {
+CUtensorMap tensor_map(const Rows& rows, DType dtype, index_t heads, int dim, int box_rows, int box_heads) {
   constexpr cuuint32_t kRank = 3, kBoxColumns = 64;
   const auto row_bytes = static_cast<cuuint64_t>(rows.stride) * size_of(dtype);
   const cuuint64_t dims[kRank] = {static_cast<cuuint64_t>(dim), static_cast<cuuint64_t>(rows.rows),
                                   static_cast<cuuint64_t>(heads)};
   const cuuint64_t strides[kRank - 1] = {row_bytes, row_bytes * static_cast<cuuint64_t>(rows.rows)};
-  const cuuint32_t box[kRank] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1}, steps[kRank] = {1, 1, 1};
+  const cuuint32_t box[kRank] = {kBoxColumns, static_cast<cuuint32_t>(box_rows),
+                                 static_cast<cuuint32_t>(box_heads)},
+                   steps[kRank] = {1, 1, 1};
   CUtensorMap map{};
   const CUresult result = encode_tiled()(
       &map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, kRank,

@@ -1,5 +1,5 @@
-// What is particular to the tensor cores' chapter: sizes around its tiles, rows packed from several heads,
-// bank conflicts, the choice of chapter. What every chapter must do is asked in the other files.
+// What is particular to the tensor cores' chapter: sizes around its tiles, bank conflicts, the choice of
+// chapter. What every chapter must do is asked in the other files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,29 +61,6 @@ TEST(CudaSm80, MasksOverManyTiles) {
     expect_accurate(run_cuda(kIsa, p, forward), p, forward);
     expect_accurate(run_backward_cuda(kIsa, p, in), p, in);
   }
-}
-
-// Few queries of several heads share a block of threads; the heads need not fill it.
-TEST(CudaSm80, FewQueriesOfManyHeads) {
-  struct Heads {
-    index_t q, kv;
-  };
-  for (const index_t q_rows : {1, 2, 3, 17})
-    for (const Heads h : {Heads{8, 1}, {14, 2}, {5, 1}}) {
-      SCOPED_TRACE(std::to_string(q_rows) + " queries, heads " + std::to_string(h.q) + "/" +
-                   std::to_string(h.kv));
-      const Problem p =
-          problem_of({2, h.q, h.kv, 40, 24}, DType::bf16, q_rows, 149, causal_tiles(q_rows, 149));
-      const Inputs in = random_inputs(p, 44);
-      expect_accurate(run_cuda(kIsa, p, in, blocks_of(80, 149)), p, in);
-    }
-}
-
-// More heads a KV head than rows of a block: 150 of one query each.
-TEST(CudaSm80, MoreHeadsThanRows) {
-  const Problem p = problem_of({1, 150, 1, 16, 16}, DType::bf16, 1, 37, full_tiles(1, 37));
-  const Inputs in = random_inputs(p, 45);
-  expect_accurate(run_cuda(kIsa, p, in), p, in);
 }
 
 // A swizzle that is missing on both sides gives right numbers and shows only here.

@@ -149,7 +149,7 @@ template <class T, class Tiles>
 __device__ __forceinline__ void begin_rows(const AttendParams& a, std::uint32_t q, int row0,
                                            float (&o)[Tiles::kParts][Tiles::V::kChunks][4],
                                            SoftmaxRows (&softmax)[Tiles::kParts]) {
-  const BlockRows rows = block_rows(a, Tiles::kRows);
+  const BlockRows rows = block_rows(a);
   Tiles::Q::load(q, a.q.stride, a.q.data, [&](int t) -> const void* {
     const index_t row = rows.at(t, a.q.rows);
     return row < 0 ? nullptr : row_at<const T>(a.q, 0, row);
@@ -171,13 +171,15 @@ __device__ __forceinline__ void begin_rows(const AttendParams& a, std::uint32_t 
 template <class T, class Tiles>
 __device__ __forceinline__ void set_nonfinite_apart(const AttendParams& a, const Step& step,
                                                     std::uint32_t values, int row0, bool needed,
+                                                    const float (&s)[Tiles::kParts][Tiles::kColumns / 8][4],
                                                     float (&o)[Tiles::kParts][Tiles::V::kChunks][4]) {
   if (needed) {
 #pragma unroll
     for (int m = 0; m < Tiles::kParts; ++m)
-      add_nonfinite<T, typename Tiles::V, Tiles::kColumns, true>(o[m], values, [&](int half, int column) {
-        return seen_by(a, step, row0 + 16 * m, half).has(column);
-      });
+      add_nonfinite<T, typename Tiles::V, Tiles::kColumns>(
+          o[m], values, weighted_pairs<T>(s[m], [&](int half, int column) {
+            return seen_by(a, step, row0 + 16 * m, half).has(column);
+          }));
   }
   __syncthreads();  // all have read them
   erase_nonfinite<T, typename Tiles::V>(values);
@@ -191,7 +193,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
   const std::uint32_t q = ptx::shared_address(ptx::dynamic_shared());
   std::uint32_t buffer = q + Tiles::Q::kBytes, other = buffer + Tiles::kBuffer;
   const int row0 = warp_index() * Tiles::kWarpRows;
-  const index_t head_kv = block_rows(a, Tiles::kRows).head / a.heads_a_kv;
+  const index_t head_kv = block_rows(a).head / a.heads_a_kv;
   const auto load = [&](std::uint32_t to, const Step& step) {
     Tiles::K::load(to, a.k, head_kv, step.first, step.columns);
     Tiles::V::load(to + Tiles::kValues, a.v, head_kv, step.first, step.columns);
@@ -216,7 +218,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
     const Step step = place.step(a.walk);
     const std::uint32_t values = buffer + Tiles::kValues, flags = buffer + Tiles::kFlags;
     // Whether nothing of it need be masked; whether this warp sees anything of it.
-    const bool all = step.all_visible(0, block_rows(a, Tiles::kRows).valid, kColumns);
+    const bool all = step.all_visible(0, block_rows(a).valid, kColumns);
     const bool needed = all || warp_sees(a, step, row0, Tiles::kWarpRows);
     ptx::cp_async_wait<0>();
     if (!all) set_flag(flags, own_nonfinite<T, typename Tiles::V>(values));
@@ -234,13 +236,13 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(AttendParams a) {
 #pragma unroll
         for (int m = 0; m < kParts; ++m) soften_part<true>(s[m], o[m], softmax[m], a, step, row0 + 16 * m);
       }
-      if (any_flag(flags)) set_nonfinite_apart<T, Tiles>(a, step, values, row0, needed, o);
+      if (any_flag(flags)) set_nonfinite_apart<T, Tiles>(a, step, values, row0, needed, s, o);
     }
     if (needed) add_values<T, Tiles>(o, s, values);
     place = next;
     exchange(buffer, other);
   }
-  const BlockRows rows = block_rows(a, Tiles::kRows);
+  const BlockRows rows = block_rows(a);
 #pragma unroll
   for (int m = 0; m < kParts; ++m) add_to_state<T>(a, rows, row0 + 16 * m, o[m], softmax[m]);
 }

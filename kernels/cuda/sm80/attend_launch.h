@@ -12,10 +12,8 @@ void launch_attend(const AttendParams& params, cudaStream_t stream) {
   with_dims(params.head_dim, params.dim_v, [&](auto dims) {
     constexpr int kDim = decltype(dims)::kK, kDimV = decltype(dims)::kV;
     using Tiles = AttendTiles<kDim, kDimV>;
-    const index_t pack = Tiles::kRows / params.group_rows;
-    const index_t packs = (params.heads_a_kv + pack - 1) / pack * (params.all_heads / params.heads_a_kv);
-    start("sm_80 attend", attend_kernel<T, kDim, kDimV>, params.walk.count * packs, Tiles::kTotal / 4, params,
-          stream);
+    start("sm_80 attend", attend_kernel<T, kDim, kDimV>, params.walk.count * all_packs(params),
+          Tiles::kTotal / 4, params, stream);
   });
 }
 

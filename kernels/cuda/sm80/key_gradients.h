@@ -62,10 +62,11 @@ __device__ __forceinline__ void form_weights(float (&s)[Tiles::kColumns / 8][4],
   const bool fix_dout = kMakes != Makes::keys && any_flag(buffer + Tiles::kFlags + 4 * kWarps);
   if (!fix_q && !fix_dout) return;
   if constexpr (kMakes != Makes::values) {
-    if (needed && fix_q) add_nonfinite<T, typename Tiles::Q, Tiles::kColumns, false>(dk, buffer, visible);
+    if (needed && fix_q) add_nonfinite_factors<T, typename Tiles::Q, Tiles::kColumns>(dk, buffer, visible);
   }
   if constexpr (kMakes != Makes::keys) {
-    if (needed && fix_dout) add_nonfinite<T, typename Tiles::Dout, Tiles::kColumns, true>(dv, dout, visible);
+    if (needed && fix_dout)
+      add_nonfinite<T, typename Tiles::Dout, Tiles::kColumns>(dv, dout, weighted_pairs<T>(s, visible));
   }
   __syncthreads();  // all have read them
   if constexpr (kMakes != Makes::values) erase_nonfinite<T, typename Tiles::Q>(buffer);

@@ -63,7 +63,7 @@ __device__ __forceinline__ void form_score_gradients(float (&s)[Tiles::kColumns 
   const auto visible = [&](int half, int column) { return !query[half].dead() && seen[half].has(column); };
   if (needed) to_score_gradients(s, dp, a.scores, query, visible);
   if (!any_flag(buffer + Tiles::kFlags)) return;
-  if (needed) add_nonfinite<T, typename Tiles::K, Tiles::kColumns, false>(dq, buffer, visible);
+  if (needed) add_nonfinite_factors<T, typename Tiles::K, Tiles::kColumns>(dq, buffer, visible);
   __syncthreads();  // all have read them
   erase_nonfinite<T, typename Tiles::K>(buffer);
   __syncthreads();

@@ -11,10 +11,10 @@ namespace ringattn::cuda::sm90 {
 struct AttendArguments {
   CUtensorMap q, k, v;
   AttendParams a;
-  index_t section;  // see place_of
+  index_t packs, section;  // see place_of
 };
 
-// One consumer warpgroup: rows [64 consumer, 64 consumer + 64) of the group.
+// One consumer warpgroup: rows [64 consumer, 64 consumer + 64) of the block's (block_rows.h).
 template <class T, class S>
 struct Consumer {
   static constexpr int kScores = S::kKeys / 2, kSteps = S::kKeys / kDepth;
@@ -22,8 +22,8 @@ struct Consumer {
   Shared<S>& shared;
   const AttendParams& a;
   int consumer;
-  int last_row;  // of the warpgroup, counted in the group; rows beyond the head's are nobody's
-  int tile = 0;  // number of the tile at hand
+  Queries queries;  // of the group, that its rows are
+  int tile = 0;     // number of the tile at hand
   RowState<S::kDv> state{};
   float s[kScores]{};            // scores, then weights, of the newest tile
   std::uint32_t p[kSteps][4]{};  // weights of the tile whose product with V is next or at work
@@ -31,7 +31,11 @@ struct Consumer {
 
   __device__ __forceinline__ int first_row() const { return consumer * kRowsWarpgroup; }
   __device__ __forceinline__ bool open(const KeyWalk<S::kKeys>& walk) const {
-    return walk.all_visible(first_row(), last_row);
+    return walk.all_visible(queries.first, queries.last);
+  }
+  // What row h of the thread's two sees. Formed where some of a tile is hidden, not carried through the loop.
+  __device__ __forceinline__ Span seen_by_row(const KeyWalk<S::kKeys>& walk, int h) const {
+    return walk.seen_by((first_row() + thread_row() + 8 * h) % a.group_rows);
   }
 
   // S = Q K^T of the tile at hand.
@@ -108,8 +112,7 @@ struct Consumer {
   // A tile that some of the rows see in part or not at all.
   __device__ __forceinline__ void attend_part(const KeyWalk<S::kKeys>& walk) {
     form_scores();
-    const int row = first_row() + thread_row();
-    const Span seen[2] = {walk.seen_by(row), walk.seen_by(row + 8)};
+    const Span seen[2] = {seen_by_row(walk, 0), seen_by_row(walk, 1)};
     hide(s, seen);
     soften(s, state, shrink, a.scores);
     ptx::pin(s);  // as in the loop: all weights first, then operands
@@ -178,53 +181,63 @@ struct Consumer {
 };
 
 template <class S>
-__device__ __forceinline__ void init_barriers(Shared<S>& shared) {
-  constexpr std::uint32_t kWarps = S::kConsumers * 4;
+__device__ __forceinline__ void init_barriers(Shared<S>& shared, int consumers) {
+  const auto warps = static_cast<std::uint32_t>(consumers * 4);
   ptx::mbarrier_init(&shared.q_full, 1);
 #pragma unroll
   for (int i = 0; i < kStages; ++i) {
     ptx::mbarrier_init(&shared.k_full[i], 1);
     ptx::mbarrier_init(&shared.v_full[i], 1);
-    ptx::mbarrier_init(&shared.k_empty[i], kWarps);
-    ptx::mbarrier_init(&shared.v_empty[i], kWarps);
+    ptx::mbarrier_init(&shared.k_empty[i], warps);
+    ptx::mbarrier_init(&shared.v_empty[i], warps);
   }
   ptx::mbarrier_init_fence();
+}
+
+// The queries of the block's rows, one box a panel. Where a pack has fewer heads than room, those after them
+// come with it; what the box does not fill is left as it is. None of these rows is anybody's.
+template <class S>
+__device__ __forceinline__ void load_queries(Shared<S>& shared, const AttendArguments& x,
+                                             const BlockRows& rows) {
+  const int bytes = S::kPanelsQk * x.a.group_heads * x.a.group_rows * kPanelRowBytes;
+  ptx::mbarrier_arrive_expect_tx(&shared.q_full, static_cast<std::uint32_t>(bytes));
+  load_panels(shared.q, &x.q, &shared.q_full, static_cast<int>(rows.first), static_cast<int>(rows.head));
 }
 
 template <class T, class S>
 __global__ void __launch_bounds__(S::kThreads, 1) attend_kernel(const __grid_constant__ AttendArguments x) {
   const AttendParams& a = x.a;
-  const Place place = place_of(static_cast<index_t>(blockIdx.x), a.walk.count, a.all_heads, x.section);
+  const Place place = place_of(static_cast<index_t>(blockIdx.x), a.walk.count, x.packs, x.section);
   const Group group = ptx::load_global(a.walk.groups + place.group);
+  const BlockRows rows = block_rows_of(a, group, place.head);
+  const int consumers = (rows.end() + kRowsWarpgroup - 1) / kRowsWarpgroup;  // that have any
   const KeyWalk<S::kKeys> walk(a.walk, group);
   auto& shared = shared_memory<Shared<S>>();
-  if (threadIdx.x == 0) init_barriers(shared);
+  if (threadIdx.x == 0) init_barriers(shared, consumers);
   __syncthreads();
 
   const int warpgroup = static_cast<int>(threadIdx.x / kWarpgroup);
   if (warpgroup == 0) {
     ptx::registers_release<S::kProducerRegisters>();
     if (threadIdx.x != 0) return;
-    load_tile(shared.q, &x.q, &shared.q_full, static_cast<int>(group.first_row),
-              static_cast<int>(place.head));
+    load_queries(shared, x, rows);
     Producer<S>{
-        .shared = shared, .map_k = &x.k, .map_v = &x.v, .head = static_cast<int>(place.head / a.heads_a_kv)}
+        .shared = shared, .map_k = &x.k, .map_v = &x.v, .head = static_cast<int>(rows.head / a.heads_a_kv)}
         .run(walk);
     return;
   }
+  if (warpgroup > consumers) return;
   ptx::registers_claim<S::kConsumerRegisters>();
   const int consumer = warpgroup - 1, first = consumer * kRowsWarpgroup;
-  const index_t left = a.q_rows - group.first_row;
-  const int valid = static_cast<int>(left < S::kRowsQ ? left : S::kRowsQ);
-  const index_t row = group.first_row + first + thread_row();
-  Consumer<T, S> me{.shared = shared,
-                    .a = a,
-                    .consumer = consumer,
-                    .last_row = (first + kRowsWarpgroup < valid ? first + kRowsWarpgroup : valid) - 1};
-  load_state(me.state, a, place.head, row);
+  Consumer<T, S> me{
+      .shared = shared, .a = a, .consumer = consumer, .queries = rows.queries(first, kRowsWarpgroup)};
+  load_state(me.state, a, rows, first + thread_row());
   ptx::mbarrier_wait(&shared.q_full, 0);
   me.run(walk);
-  store_state<typename Wire<T>::type>(me.state, a, place.head, row);
+  // Formed anew rather than kept in registers.
+  store_state<typename Wire<T>::type>(
+      me.state, a, block_rows_of(a, ptx::load_global(a.walk.groups + place.group), place.head),
+      first + thread_row());
 }
 
 }  // namespace ringattn::cuda::sm90

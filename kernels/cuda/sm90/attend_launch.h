@@ -11,15 +11,16 @@ namespace ringattn::cuda::sm90 {
 template <class T, class S>
 void launch_attend_shape(const AttendParams& params, cudaStream_t stream) {
   const DType dtype = dtype_of(T{});
-  const index_t all_heads_kv = params.all_heads / params.heads_a_kv;
-  const AttendArguments arguments{
-      .q = tensor_map(params.q, dtype, params.all_heads, params.head_dim, S::kRowsQ),
-      .k = tensor_map(params.k, dtype, all_heads_kv, params.head_dim, S::kKeys),
-      .v = tensor_map(params.v, dtype, all_heads_kv, params.dim_v, S::kKeys),
-      .a = params,
-      .section = heads_a_section(params.k, params.v, params.heads_a_kv, params.all_heads)};
-  start("attend", attend_kernel<T, S>, params.walk.count * params.all_heads, S::kThreads, kSharedBytes<S>,
-        arguments, stream);
+  const index_t all_heads_kv = params.all_heads / params.heads_a_kv, packs = all_packs(params);
+  const AttendArguments arguments{.q = tensor_map(params.q, dtype, params.all_heads, params.head_dim,
+                                                  params.group_rows, params.group_heads),
+                                  .k = tensor_map(params.k, dtype, all_heads_kv, params.head_dim, S::kKeys),
+                                  .v = tensor_map(params.v, dtype, all_heads_kv, params.dim_v, S::kKeys),
+                                  .a = params,
+                                  .packs = packs,
+                                  .section = heads_a_section(params.k, params.v, params.packs_a_kv, packs)};
+  start("attend", attend_kernel<T, S>, params.walk.count * packs, S::kThreads, kSharedBytes<S>, arguments,
+        stream);
 }
 
 template <class T>

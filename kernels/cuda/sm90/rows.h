@@ -2,6 +2,7 @@
 // h), g = lane / 4 and g + 8 of its warp's 16: columns 8 j + 2 (lane % 4) and the next of each, as wgmma
 // leaves its sums (ptx_wgmma.h). The four lanes of a row have all of it.
 #pragma once
+#include "kernels/cuda/block_rows.h"
 #include "kernels/cuda/finished.h"
 #include "kernels/cuda/sm90/walk.h"
 
@@ -34,13 +35,14 @@ struct RowState {
   float l[2];
 };
 
+// Of the thread whose first row is row t of the block's.
 template <int kDv>
-__device__ __forceinline__ void load_state(RowState<kDv>& state, const AttendParams& a, index_t head,
-                                           index_t row) {
+__device__ __forceinline__ void load_state(RowState<kDv>& state, const AttendParams& a, const BlockRows& rows,
+                                           int t) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const index_t at = head * a.o.rows + row + 8 * h;
-    const bool there = row + 8 * h < a.q_rows;
+    const index_t at = rows.state_at(t + 8 * h, a.o.rows);
+    const bool there = at >= 0;
     state.m[h] = there ? ptx::load_global(a.maximum + at) : -INFINITY;
     state.l[h] = there && quad_lane() == 0 ? ptx::load_global(a.sum + at) : 0;
     const float* const o = static_cast<const float*>(a.o.data) + at * a.o.stride;
@@ -57,24 +59,25 @@ __device__ __forceinline__ void load_state(RowState<kDv>& state, const AttendPar
 
 // To the state, or as the answer, if these were the last keys.
 template <class T, int kDv>
-__device__ __forceinline__ void store_state(const RowState<kDv>& state, const AttendParams& a, index_t head,
-                                            index_t row) {
+__device__ __forceinline__ void store_state(const RowState<kDv>& state, const AttendParams& a,
+                                            const BlockRows& rows, int t) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float sum = state.l[h];
     sum += ptx::shuffle_xor(sum, 1);
     sum += ptx::shuffle_xor(sum, 2);
-    if (row + 8 * h >= a.q_rows) continue;
-    const index_t at = head * a.o.rows + row + 8 * h;
+    const index_t at = rows.state_at(t + 8 * h, a.o.rows);
+    if (at < 0) continue;
     if (a.end.out.data) {
-      T* const out = out_row<T>(a.end, head, row + 8 * h);
+      const index_t head = rows.head_at(t + 8 * h), query = rows.query_at(t + 8 * h);
+      T* const out = out_row<T>(a.end, head, query);
 #pragma unroll
       for (int j = 0; j < kDv / 8; ++j)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
           if (const int e = 8 * j + 2 * quad_lane() + i; e < a.dim_v)
             ptx::store_global(out + e, finished<T>(state.o[4 * j + 2 * h + i], sum));
-      if (quad_lane() == 0) store_lse(a.end, head, row + 8 * h, state.m[h], sum, a.scores.slope);
+      if (quad_lane() == 0) store_lse(a.end, head, query, state.m[h], sum, a.scores.slope);
       continue;
     }
     if (quad_lane() == 0) {
