@@ -1,5 +1,6 @@
 // Memory of the stand-in for NCCL: its own, and what is registered with its communicators.
 #include <algorithm>
+#include <exception>
 
 #include "tests/simt/memory.h"
 #include "tests/simt/nccl.h"
@@ -91,8 +92,15 @@ ncclResult_t ncclMemFree(void* p, simt::Where where) {
     simt::check_known("ncclMemFree");
     const auto memory = simt::find_allocation(p);
     if (!memory || memory->base != p) return ncclInvalidArgument;
-    simt::check_order(p, memory->bytes, simt::Access::write, where);
-    return simt::release(simt::MemoryKind::device, p) ? ncclSuccess : ncclInvalidArgument;
+    std::exception_ptr fault;
+    try {
+      simt::check_order(p, memory->bytes, simt::Access::write, where);
+    } catch (const simt::Fault&) {
+      fault = std::current_exception();
+    }
+    simt::release(simt::MemoryKind::device, p);  // all the same: its owner will not come again
+    if (fault) std::rethrow_exception(fault);
+    return ncclSuccess;
   });
 }
 
