@@ -15,12 +15,12 @@ struct Pack {
 // Whether a chapter finds its rows' heads by shifts.
 enum class HeadCounts { all, powers_of_two };
 
-// Packing pays by the tiles of keys that are read and multiplied for rows that nobody has: unpacked, q_rows
-// rows of a head take ceil(q_rows / block_rows) blocks, the last of which may be nearly empty. So the pack is
-// the one with the fewest blocks for all `group` heads of a KV head, and of those with equally many the one
-// with the fewest heads; unpacked, unless an eighth is saved, which from 8 blocks a head on cannot be.
-// Example: 128 rows, 8 heads of 37 queries, which are 296 rows: unpacked 8 blocks; 3 heads of 42 rows, 3.
-// A block of one group has no more rows than queries, so that warpgroups without any need not work.
+// Every block reads and multiplies all tiles of keys that its rows see, however many rows it has. Unpacked,
+// the last of a head's ceil(q_rows / block_rows) blocks may be nearly empty. So the pack is the one that
+// takes the fewest blocks for the `group` heads of a KV head, and of several such the one of the fewest
+// heads; but a single head, unless an eighth of the blocks is saved. From 8 blocks a head on it cannot be.
+// Example: 128 rows a block, 8 heads of 37 queries, 296 rows: unpacked 8 blocks, by 3 heads of 42 rows 3.
+// No more rows than queries, where any number will do: warpgroups that are left without rows need not work.
 inline Pack pack_of(index_t q_rows, index_t group, int block_rows, HeadCounts counts) {
   constexpr index_t kPart = 8;
   const index_t queries = std::max<index_t>(q_rows, 1);

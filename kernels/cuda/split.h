@@ -1,7 +1,9 @@
 // Few queries against many keys: where the groups of a walk are fewer than the blocks of threads that the
 // device works on at once, their columns are split. Each part has a block of threads and a state of its own,
 // and one small kernel merges the states of a row, first part first. The number of parts depends on the tiles
-// and the device alone, and so do the bits.
+// and the device alone, and so do the bits. The parts are the chapter's own: from about 150 rows of all heads
+// of a KV head on, products count beside the bytes of K and V, and few rows leave most of a block's
+// warpgroups idle, not its copies.
 #pragma once
 #include <optional>
 

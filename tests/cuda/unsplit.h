@@ -1,5 +1,4 @@
-// Forward by the chapter's own kernel alone: keys are never split, which the device's rule might do and, in
-// chapter 3, give to another chapter.
+// Forward where keys are never split, which the device's rule might do.
 #pragma once
 #include "kernels/cuda/split_kernel.h"
 #include "tests/cuda/support.h"

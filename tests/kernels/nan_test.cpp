@@ -74,6 +74,29 @@ TEST_P(EveryIsa, NanSpreadsToWhoSeesItAndNoFurther) {
   }
 }
 
+// A value of infinity is worth weight times infinity, which is NaN where the weight underflows: rows that see
+// key `heavy`, whose score is greater by 1000, have a weight of 0 for all others, in double as well.
+TEST_P(EveryIsa, AnInfiniteValueWithoutWeightIsNan) {
+  const index_t q_rows = 101, k_rows = 139;
+  for (const DType dtype : kDtypes)
+    for (const auto& tiles : masks(q_rows, k_rows)) {
+      Problem p = problem_of({1, 1, 1, 1, 9}, dtype, q_rows, k_rows, tiles);
+      p.scale = 1;
+      for (const index_t heavy : {8, 78}) {
+        SCOPED_TRACE(text(dtype) + ", heavy key " + std::to_string(heavy));
+        Inputs in = random_inputs(p, 16);
+        for (index_t i = 0; i < q_rows; ++i) in.q.set(in.q.index(0, i, 0, 0), 1);
+        for (index_t j = 0; j < k_rows; ++j) in.k.set(in.k.index(0, j, 0, 0), j == heavy ? 1000 : 0);
+        index_t column = 0;
+        for (const index_t j : {0, 7, 9, 76, 77, 128, 138}) {
+          in.v.set(in.v.index(0, j, 0, column), column % 2 == 0 ? kInf : -kInf);
+          ++column;
+        }
+        expect_accurate(run_cpu(p, in, GetParam()), p, in);
+      }
+    }
+}
+
 // A whole block of NaN that nobody sees, among blocks that are seen; also with 16-bit elements.
 TEST_P(EveryIsa, HiddenKeysMayHoldAnything) {
   for (const DType dtype : kDtypes)
