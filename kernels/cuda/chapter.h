@@ -12,10 +12,12 @@
 namespace ringattn::cuda {
 
 // Rows that a block of threads works on, to which tiles are cut: of queries in attend and for dq, of keys for
-// dk and dv.
+// dk and dv. It depends on the configuration, and so does who makes dq.
 struct GroupRows {
   int attend, queries, keys;
   int heads = 1;  // that read the same keys and have their queries in one block of threads of attend
+  // key_gradients makes dq as well, by BackwardParams::turns, and query_gradients is not launched.
+  bool at_once = false;
 };
 
 struct Chapter {

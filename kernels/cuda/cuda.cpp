@@ -5,6 +5,7 @@
 #include "kernels/check.h"
 #include "kernels/cuda/chapter.h"
 #include "kernels/cuda/device_error.h"
+#include "kernels/cuda/gradients.h"
 #include "kernels/cuda/launches.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/memory.h"
@@ -170,19 +171,15 @@ class CudaKernel final : public Kernel {
     check_block(block, block_bytes(k_rows), kBlockAlignment);
     check_gradients(gradients.bytes, gradient_bytes(k_rows), kBlockAlignment);
     if (gradients.fresh) clear_gradients(gradients.bytes);
-    BackwardParams params = backward_params(block, k_rows, gradients.bytes);
-    const SentWalk queries = send(uploads_, query_schedule(tiles, config_.q_rows, k_rows, rows_.queries));
-    params.walk = queries.walk;
-    if (params.walk.count > 0) chapter_.query_gradients(config_.dtype, params, stream_);
-    if (poll) poll();
-    const SentWalk keys = send(uploads_, key_schedule(tiles, config_.q_rows, k_rows, rows_.keys));
-    if (gradients.arrived && keys.walk.count > 0) {
-      while (gradients.arrived() < gradients.bytes.size())
-        if (poll) poll();
-    }
-    params.walk = keys.walk;
-    if (params.walk.count > 0) chapter_.key_gradients(config_.dtype, params, stream_);
-    if (poll) poll();
+    add_gradients({.chapter = chapter_,
+                   .group_rows = rows_,
+                   .dtype = config_.dtype,
+                   .params = backward_params(block, k_rows, gradients.bytes),
+                   .tiles = tiles,
+                   .gradients = gradients,
+                   .poll = poll,
+                   .uploads = uploads_,
+                   .stream = stream_});
   }
 
   void finish_rows(const TensorView& dq, const Rotation& rotation) override {
@@ -324,7 +321,8 @@ class CudaKernel final : public Kernel {
             .heads_a_kv = shape_.group(),
             .head_dim = static_cast<int>(shape_.head_dim),
             .dim_v = static_cast<int>(shape_.head_dim_v),
-            .scores = scaling_.scores};
+            .scores = scaling_.scores,
+            .turns = {}};
   }
 
   float* numbers(index_t at) const { return reinterpret_cast<float*>(workspace_.data() + at); }

@@ -17,6 +17,17 @@ __global__ void __launch_bounds__(kThreads) reset_kernel(ResetParams a) {
   ptx::store_global(a.sum + warp, 0.0f);
 }
 
+__global__ void __launch_bounds__(kThreads) add_kernel(AddParams a) {
+  const index_t at = 4 * (static_cast<index_t>(blockIdx.x) * kThreads + threadIdx.x);
+  if (at >= a.count) return;
+  const auto* const from = reinterpret_cast<const float4*>(a.from + at);
+  auto* const to = reinterpret_cast<float4*>(a.to + at);
+  const float4 x = ptx::load_global(from);
+  float4 sum = ptx::load_global(to);
+  sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+  ptx::store_global(to, sum);
+}
+
 index_t blocks_of_warps(index_t warps) { return (warps + kWarps - 1) / kWarps; }
 
 }  // namespace
@@ -52,6 +63,11 @@ void launch_row_numbers(DType dtype, const RowNumbersParams& params, cudaStream_
 void launch_merge(const MergeParams& params, cudaStream_t stream) {
   start("merge", merge_kernel, blocks_of_warps(params.all_heads * params.count * params.state_rows), 0,
         params, stream);
+}
+
+void launch_add(const AddParams& params, cudaStream_t stream) {
+  constexpr index_t kFloatsABlock = 4 * kThreads;
+  start("add", add_kernel, (params.count + kFloatsABlock - 1) / kFloatsABlock, 0, params, stream);
 }
 
 void launch_reset(const ResetParams& params, cudaStream_t stream) {

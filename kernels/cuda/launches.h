@@ -13,6 +13,7 @@ void launch_store(DType dtype, const StoreParams& params, cudaStream_t stream);
 void launch_finish(DType dtype, const FinishParams& params, cudaStream_t stream);
 void launch_row_numbers(DType dtype, const RowNumbersParams& params, cudaStream_t stream);
 void launch_merge(const MergeParams& params, cudaStream_t stream);
+void launch_add(const AddParams& params, cudaStream_t stream);
 void launch_reset(const ResetParams& params, cudaStream_t stream);
 
 }  // namespace ringattn::cuda

@@ -153,7 +153,20 @@ struct RowNumbersParams {
   int dim_v;
 };
 
-// dq of the walk's queries, or dK and dV of the walk's keys.
+// Queries [begin, end) of a piece, whose blocks are visited from the last to the first with the same turn.
+struct TurnRun {
+  int begin, end, turn;
+};
+// On the device; see turns.h.
+struct Turns {
+  const int* first_runs;  // of each of the walk's groups, in the order of its visits, and the end of all
+  const TurnRun* runs;
+  int* ticket;     // number of the group that begins next, times the heads: 0 before the launch
+  int* done;       // [head][blocks], visits that have ended: 0 before the launch
+  index_t blocks;  // of queries, of a head
+};
+
+// dq of the walk's queries, or dK and dV of the walk's keys. With `turns`, dq as well as those.
 struct BackwardParams {
   Walk walk;
   Rows q, dout, k, v;  // in the wire dtype
@@ -162,6 +175,14 @@ struct BackwardParams {
   index_t q_rows, k_rows, all_heads, all_heads_kv, heads_a_kv;
   int head_dim, dim_v;
   Scores scores;
+  Turns turns;
+};
+
+// to[i] += from[i].
+struct AddParams {
+  float* to;
+  const float* from;
+  index_t count;  // a multiple of 4
 };
 
 // fp32 rows times a factor to a tensor, turned, rounded once.

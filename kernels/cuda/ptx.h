@@ -24,6 +24,14 @@
 
 namespace ringattn::ptx {
 
+// threadIdx.x, read anew: what a kernel makes of it then takes no register from one turn of a loop to the
+// next.
+__device__ __forceinline__ int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+
 // ---------------------------------------------------------------- memory
 
 // Base of the block's dynamic shared memory. CUDA promises 16-byte alignment, no more: tiles that are
@@ -66,10 +74,27 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, T value) {
   *static_cast<T*>(__cvta_shared_to_generic(address)) = value;
 }
 // Adds and returns what was there before; T is int, unsigned or float. Blocks may meet at *p through this
-// call alone.
+// call and wait_global alone.
 template <class T>
 __device__ __forceinline__ T atomic_add_global(T* p, T value) {
   return atomicAdd(p, value);
+}
+
+// Between blocks of one launch. What a thread did to global memory before fence_global is done for all who
+// have come past wait_global because of what it then added to *p; __syncwarp carries either over to the
+// warp's other lanes. A fence without the addition and an addition without the fence promise nothing.
+__device__ __forceinline__ void fence_global() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Returns once *p is `value`. Whoever makes it so must not wait for this block, and must be sure to run.
+__device__ __forceinline__ void wait_global(const int* p, int value) {
+  constexpr unsigned kNanoseconds = 64;
+  int now;
+  while (true) {
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(p) : "memory");
+    if (now == value) break;
+    __nanosleep(kNanoseconds);
+  }
+  // Once, since acquiring empties L1.
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(p) : "memory");
 }
 
 // ---------------------------------------------------------------- cp.async

@@ -79,7 +79,8 @@ __device__ __forceinline__ void tma_load(void* to, const CUtensorMap* map, std::
 
 // to[i] += from[i] for bytes / 4 floats, done by the copy unit: `to` global, `from` shared, both 16-byte
 // aligned, bytes a multiple of 16. What threads stored into `from` needs fence_proxy_async and a barrier
-// first. The order in which several of them add to one place is not fixed.
+// first. Blocks that add to one place do it in a fixed order, each with fence_proxy_async_global after it
+// came to be its turn and bulk_wait before the next one's.
 __device__ __forceinline__ void bulk_reduce_add(float* to, const float* from, std::uint32_t bytes) {
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
                "r"(shared_address(from)), "r"(bytes)
@@ -102,6 +103,11 @@ __device__ __forceinline__ void bulk_wait() {
 // follows.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// The same for global memory: what this thread has come to know of it holds for its bulk copies from here on.
+__device__ __forceinline__ void fence_proxy_async_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // ---------------------------------------------------------------- registers of a warpgroup

@@ -103,6 +103,10 @@ struct WgmmaShape;
   RINGATTN_WGMMA(R, __nv_bfloat16, "m64n" #N "k16.f32.bf16.bf16", __VA_ARGS__) \
   RINGATTN_WGMMA(R, __half, "m64n" #N "k16.f32.f16.f16", __VA_ARGS__)
 
+#define RINGATTN_NAMES_16   \
+  "%0,%1,%2,%3,%4,%5,%6,%7" \
+  ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define RINGATTN_ACC_16 RINGATTN_ACC8(0), RINGATTN_ACC8(8)
 #define RINGATTN_NAMES_32            \
   "%0,%1,%2,%3,%4,%5,%6,%7"          \
   ",%8,%9,%10,%11,%12,%13,%14,%15"   \
@@ -136,6 +140,7 @@ struct WgmmaShape;
 #define RINGATTN_ACC_128 \
   RINGATTN_ACC_96, RINGATTN_ACC8(96), RINGATTN_ACC8(104), RINGATTN_ACC8(112), RINGATTN_ACC8(120)
 
+RINGATTN_WGMMA_TYPES(16, 32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 RINGATTN_WGMMA_TYPES(32, 64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
 RINGATTN_WGMMA_TYPES(40, 80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
 RINGATTN_WGMMA_TYPES(48, 96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
@@ -148,6 +153,8 @@ RINGATTN_WGMMA_TYPES(128, 256, "%128", "%129", "%130", "%131", "%132", "%133", "
 #undef RINGATTN_ACC8
 #undef RINGATTN_WGMMA
 #undef RINGATTN_WGMMA_TYPES
+#undef RINGATTN_NAMES_16
+#undef RINGATTN_ACC_16
 #undef RINGATTN_NAMES_32
 #undef RINGATTN_ACC_32
 #undef RINGATTN_NAMES_40
@@ -165,8 +172,8 @@ RINGATTN_WGMMA_TYPES(128, 256, "%128", "%129", "%130", "%131", "%132", "%133", "
 #undef RINGATTN_NAMES_128
 #undef RINGATTN_ACC_128
 
-// d (+)= a b^T in fp32; d is 64 x n with n = 2 * kRegisters (64, 80, 96, 128, 160, 176, 192 or 256), a 64 x
-// 16, b n x 16; T is __nv_bfloat16 or __half; without `accumulate` the old d is not read. Thread t of the
+// d (+)= a b^T in fp32; d is 64 x n with n = 2 * kRegisters (32, 64, 80, 96, 128, 160, 176, 192 or 256), a 64
+// x 16, b n x 16; T is __nv_bfloat16 or __half; without `accumulate` the old d is not read. Thread t of the
 // warpgroup, g = t % 32 / 4: d[i] is row t / 32 * 16 + g + 8 * (i / 2 % 2), column i / 4 * 8 + 2 * (t % 4) +
 // i % 2. A registers lie as in mma_m16n8k16, 16 rows a warp.
 template <class T, Major kMajorA, Major kMajorB, int kRegisters>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cuda/device_error.h"
 #include "kernels/cuda/layout.h"
 
 namespace ringattn::cuda {
@@ -22,6 +23,27 @@ SentWalk send(Uploads& uploads, const Schedule& schedule) {
                .pieces = reinterpret_cast<const Piece*>(sent.memory.data() + groups),
                .count = static_cast<index_t>(schedule.groups.size())};
   sent.merges = reinterpret_cast<const Merge*>(sent.memory.data() + groups + pieces);
+  return sent;
+}
+
+SentTurns send(Uploads& uploads, const TurnList& list, index_t q_rows, index_t heads, cudaStream_t stream) {
+  if (list.runs.empty()) return {.runs = {}, .counters = {}, .turns = {}};
+  const std::size_t first = list.first_runs.size() * sizeof(int);
+  const std::size_t runs = list.runs.size() * sizeof(TurnRun);
+  const std::span<std::byte> room = uploads.room(first + runs);
+  std::memcpy(room.data(), list.first_runs.data(), first);
+  std::memcpy(room.data() + first, list.runs.data(), runs);
+  const index_t blocks = (q_rows + kTurnRows - 1) / kTurnRows;
+  const index_t counters = checked_sum(1, checked_product({heads, blocks}));
+  const auto bytes = static_cast<std::size_t>(checked_product({counters, index_t{sizeof(int)}}));
+  SentTurns sent{.runs = uploads.send(), .counters = DeviceMemory(bytes, stream), .turns = {}};
+  check_cuda(cudaMemsetAsync(sent.counters.data(), 0, bytes, stream), "cudaMemsetAsync");
+  int* const ticket = reinterpret_cast<int*>(sent.counters.data());
+  sent.turns = {.first_runs = reinterpret_cast<const int*>(sent.runs.data()),
+                .runs = reinterpret_cast<const TurnRun*>(sent.runs.data() + first),
+                .ticket = ticket,
+                .done = ticket + 1,
+                .blocks = blocks};
   return sent;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/schedule.h"
+#include "kernels/cuda/turns.h"
 
 namespace ringattn::cuda {
 
@@ -12,6 +13,13 @@ struct SentWalk {
   const Merge* merges;
 };
 SentWalk send(Uploads& uploads, const Schedule& schedule);
+
+// With counters that are 0. `heads` are those of the queries.
+struct SentTurns {
+  DeviceMemory runs, counters;
+  Turns turns;
+};
+SentTurns send(Uploads& uploads, const TurnList& list, index_t q_rows, index_t heads, cudaStream_t stream);
 
 struct SentRows {
   DeviceMemory memory;

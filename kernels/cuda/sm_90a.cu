@@ -35,9 +35,10 @@ GroupRows group_rows(const KernelConfig& config) {
   const Pack pack = pack_of(config.q_rows, config.shape.group(), block, HeadCounts::all);
   rows.attend = pack.rows;
   rows.heads = pack.heads;
-  if (has_backward(head_dim, dim_v))
-    rows.queries = rows.keys =
-        sm90::with_backward_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRows; });
+  if (has_backward(head_dim, dim_v)) {
+    rows.keys = sm90::with_backward_shape(head_dim, dim_v, [](auto shape) { return decltype(shape)::kRows; });
+    rows.at_once = true;
+  }
   return rows;
 }
 
@@ -55,23 +56,18 @@ void attend(DType dtype, const AttendParams& params, cudaStream_t stream) {
   }
 }
 
+// Up to kMostBackwardDim key_gradients makes all.
 void query_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
-  if (!has_backward(params.head_dim, params.dim_v)) return below().query_gradients(dtype, params, stream);
-  check_rows(params.k_rows);
-  if (dtype == DType::bf16) {
-    sm90::launch_query_gradients_of<__nv_bfloat16>(params, stream);
-  } else {
-    sm90::launch_query_gradients_of<__half>(params, stream);
-  }
+  below().query_gradients(dtype, params, stream);
 }
 
 void key_gradients(DType dtype, const BackwardParams& params, cudaStream_t stream) {
   if (!has_backward(params.head_dim, params.dim_v)) return below().key_gradients(dtype, params, stream);
   check_rows(params.k_rows);
   if (dtype == DType::bf16) {
-    sm90::launch_key_gradients_of<__nv_bfloat16>(params, stream);
+    sm90::launch_gradients_of<__nv_bfloat16>(params, stream);
   } else {
-    sm90::launch_key_gradients_of<__half>(params, stream);
+    sm90::launch_gradients_of<__half>(params, stream);
   }
 }
 

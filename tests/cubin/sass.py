@@ -9,8 +9,10 @@ EM_CUDA = 190
 OPCODES = {0x9F0: 'QK',  # HGMMA with both operands in shared memory
            0xDF0: 'PV',  # HGMMA with the left operand in registers
            0x308: 'exp',  # MUFU
+           0x388: 'store',  # STS
+           0x844: 'store matrix',  # STSM
            0x9C5: 'group'}  # WARPGROUP, told apart by the word above
-GROUPS = {0x0: 'fence', 0x10000: 'wait<0>', 0x10100: 'wait<1>'}
+GROUPS = {0x0: 'fence', 0x10000: 'wait<0>', 0x10100: 'wait<1>', 0x10200: 'wait<2>'}
 
 
 def cubins(path):

@@ -22,8 +22,8 @@ std::vector<std::vector<Tile>> masks() {
 
 class CudaSm90BackwardNan : public ::testing::Test {
  protected:
-  void prepare(const std::vector<Tile>& tiles, DType dtype, index_t dim_v) {
-    p_ = problem_of({1, 2, 1, 12, dim_v}, dtype, kQueries, kKeys, tiles);
+  void prepare(const std::vector<Tile>& tiles, DType dtype, index_t dim_v, index_t head_dim = 12) {
+    p_ = problem_of({1, 2, 1, head_dim, dim_v}, dtype, kQueries, kKeys, tiles);
     in_ = std::make_unique<BackwardInputs>(random_backward_inputs(p_, 31));
     clean_ = std::make_unique<Gradients>(run_backward_cuda("sm_90a", p_, *in_));
   }
@@ -78,21 +78,23 @@ TEST_F(CudaSm90BackwardNan, OfAQueryReachesItsKeysAndNoFurther) {
 }
 
 // In k and v of one key, with out and lse formed anew: every row that sees the key is spoilt, and so are the
-// keys that such a row sees; dv does not depend on v.
+// keys that such a row sees; dv does not depend on v. With head_dim 101 the columns of dq are made of other
+// columns of the keys by each warpgroup.
 TEST_F(CudaSm90BackwardNan, OfAKeyReachesTheRowsThatSeeIt) {
-  for (const auto& tiles : masks()) {
-    prepare(tiles, DType::f16, 17);
-    for (const index_t j : {0, 70, 146}) {
-      SCOPED_TRACE("key " + std::to_string(j));
-      const auto sees = [&](index_t i) { return p_.visible(i, j); };
-      BackwardInputs bad = *in_;
-      bad.k.set(bad.k.index(0, j, 0, 11), kNan);
-      expect(reformed(p_, bad), -1, sees, kAlways, kAlways);
-      bad = *in_;
-      bad.v.set(bad.v.index(0, j, 0, 16), kNan);
-      expect(reformed(p_, bad), -1, sees, kAlways, kNever);
+  for (const index_t head_dim : {12, 101})
+    for (const auto& tiles : masks()) {
+      prepare(tiles, DType::f16, 17, head_dim);
+      for (const index_t j : {0, 70, 146}) {
+        SCOPED_TRACE("key " + std::to_string(j) + ", head_dim " + std::to_string(head_dim));
+        const auto sees = [&](index_t i) { return p_.visible(i, j); };
+        BackwardInputs bad = *in_;
+        bad.k.set(bad.k.index(0, j, 0, head_dim - 1), kNan);
+        expect(reformed(p_, bad), -1, sees, kAlways, kAlways);
+        bad = *in_;
+        bad.v.set(bad.v.index(0, j, 0, 16), kNan);
+        expect(reformed(p_, bad), -1, sees, kAlways, kNever);
+      }
     }
-  }
 }
 
 TEST_F(CudaSm90BackwardNan, RowsWithLseOfMinusInfinityAddNothing) {

@@ -44,6 +44,13 @@ Buffer poisoned(const Kernel& kernel, std::size_t bytes, const DeviceStream& str
   return buffer;
 }
 
+// Sums of another rank.
+std::unique_ptr<DeviceCopy> some_sums(std::size_t bytes) {
+  std::vector<float> sums(bytes / sizeof(float));
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>(i % 17) / 8 - 1;
+  return std::make_unique<DeviceCopy>(sums.data(), bytes);
+}
+
 }  // namespace
 
 DeviceStream::DeviceStream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
@@ -129,15 +136,24 @@ Gradients run_backward_cuda(const std::string& isa, const Problem& problem, cons
                               {shape.num_heads * problem.q_rows, problem.q_rows, 1}};
   kernel->load_rows(moved(in.q.view(), q), problem.q_rotation, moved(in.dout.view(), dout),
                     moved(in.out.view(), out), lse_view, {});
+  std::vector<std::unique_ptr<DeviceCopy>> sums;  // until the stream is done
   for (const Range& keys : all_or(blocks, problem.k_rows)) {
     const Rotation rotation = from_row(problem.k_rotation, keys.begin);
     const Buffer block = poisoned(*kernel, kernel->block_bytes(keys.count()), stream);
     const std::size_t bytes = kernel->gradient_bytes(keys.count());
     const Buffer gradients =
-        first == First::fresh ? poisoned(*kernel, bytes, stream) : kernel->allocate(bytes);
+        first == First::zero ? kernel->allocate(bytes) : poisoned(*kernel, bytes, stream);
+    sums.push_back(some_sums(bytes));
+    const auto come = [&gradients, bytes, &stream, from = sums.back()->data()] {
+      check(cudaMemcpyAsync(gradients.data.get(), from, bytes, cudaMemcpyDeviceToDevice, stream.get()));
+      return bytes;
+    };
+    GradientBlock block_gradients{.bytes = gradients.bytes(), .fresh = first == First::fresh};
+    if (first == First::given) come();
+    if (first == First::late) block_gradients.arrived = come;
     kernel->load_block(rows_of(in.k.view(), k, keys), rows_of(in.v.view(), v, keys), rotation, block.bytes());
     kernel->attend_backward(tiles_of_keys(problem.tiles, keys.begin, keys.end), block.bytes(), keys.count(),
-                            {.bytes = gradients.bytes(), .fresh = first == First::fresh}, {});
+                            block_gradients, {});
     kernel->finish_gradients(gradients.bytes(), rows_of(result.dk.view(), dk, keys),
                              rows_of(result.dv.view(), dv, keys), rotation);
   }

@@ -65,8 +65,9 @@ Result run_made(const MakeKernel& make, const Problem& problem, const Inputs& in
 // With the chapter `isa`.
 Result run_cuda(const std::string& isa, const Problem& problem, const Inputs& inputs,
                 const Blocks& blocks = {}, Ending ending = Ending::last_block);
-// `first`: what gradient blocks hold at first, sums of 0 or, with fresh, bytes that mean nothing.
-enum class First : std::uint8_t { zero, fresh };
+// `first`: what gradient blocks hold at first: sums of 0; with fresh, bytes that mean nothing; given, some
+// sums; late, the same ones, which come when the kernel asks for them and are NaN before.
+enum class First : std::uint8_t { zero, fresh, given, late };
 Gradients run_backward_cuda(const std::string& isa, const Problem& problem, const BackwardInputs& inputs,
                             const Blocks& blocks = {}, First first = First::zero);
 

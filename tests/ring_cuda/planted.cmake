@@ -52,8 +52,8 @@ plant_in_ring(gradients_cleared_on_another_stream nccl race kernels/cuda/cuda.cp
     cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
     check_cuda(cudaMemsetAsync(gradients.data(), 0, gradients.size(), other), \"cudaMemsetAsync\");
     cudaStreamDestroy(other);")
-plant_in_ring(sums_added_to_before_they_have_come device_ranks race kernels/cuda/cuda.cpp
-  "while (gradients.arrived() < gradients.bytes.size())" "while (false)")
+plant_in_ring(sums_added_to_before_they_have_come device_ranks race kernels/cuda/gradients.cpp
+  "while (call.gradients.arrived() < call.gradients.bytes.size())" "while (false)")
 plant_in_ring(upload_read_before_it_is_copied nccl something kernels/cuda/memory.cpp
   "  check_cuda(cudaMemcpyAsync(memory.data(), slot.data.get(), bytes_, cudaMemcpyHostToDevice, stream_),"
   "  cudaStream_t other = nullptr;
@@ -62,10 +62,10 @@ plant_in_ring(upload_read_before_it_is_copied nccl something kernels/cuda/memory
   check_cuda(cudaMemcpyAsync(memory.data(), slot.data.get(), bytes_, cudaMemcpyHostToDevice, other),")
 plant_in_ring(upload_refilled_before_it_is_copied nccl something kernels/cuda/memory.cpp
   "return !slot.used || cudaEventQuery(slot.copied.get()) == cudaSuccess;" "return slot.size > 0;")
-plant_in_ring(schedule_freed_before_it_is_read staged something kernels/cuda/cuda.cpp
-  "    if (params.walk.count > 0) chapter_.key_gradients("
-  "    { [[maybe_unused]] const DeviceMemory gone(std::move(const_cast<SentWalk&>(keys).memory)); }
-    if (params.walk.count > 0) chapter_.key_gradients(")
+plant_in_ring(schedule_freed_before_it_is_read staged something kernels/cuda/gradients.cpp
+  "  if (params.walk.count > 0) call.chapter.key_gradients("
+  "  { [[maybe_unused]] const DeviceMemory gone(std::move(const_cast<SentWalk&>(keys).memory)); }
+  if (params.walk.count > 0) call.chapter.key_gradients(")
 # ---- the communicators: an event either way
 plant_in_ring(nccl_starts_before_the_stream_has_come nccl race comm/nccl_endpoint.cpp
   "transfer->ready.hold_back(transfers_.get());" "")

@@ -195,19 +195,21 @@ __global__ void reduce(float* out, Reduce what) {
   if (what != Reduce::no_fence) ptx::fence_proxy_async();
   __syncthreads();
   if (threadIdx.x != 0) return;
-  ptx::bulk_reduce_add(out, s, 64 * 4);
+  ptx::bulk_reduce_add(out + blockIdx.x * 64, s, 64 * 4);
   if (what != Reduce::not_committed) ptx::bulk_commit();
   if (what == Reduce::overwritten) ptx::store_shared(s, -1.0f);
   if (what != Reduce::not_waited) ptx::bulk_wait_read<0>();
 }
 void run_reduce(Reduce what) {
-  const DeviceArray<float> out(std::vector<float>(64, 0.5f));
+  const DeviceArray<float> out(std::vector<float>(3 * 64, 0.5f));
   const simt::StreamOwner stream;
   simt::launch(reduce, dim3(3), dim3(64), 256, stream, out.data(), what);
   cudaStreamSynchronize(stream);
-  for (unsigned i = 0; i < 64; ++i) EXPECT_EQ(out.host()[i], 0.5f + 3 * static_cast<float>(i) + 3000);
+  const std::vector<float> sums = out.host();
+  for (unsigned i = 0; i < 3 * 64; ++i)
+    EXPECT_EQ(sums[i], 0.5f + static_cast<float>(i % 64) + static_cast<float>(i / 64 * 1000));
 }
-TEST(Async, BulkReductionsOfSeveralBlocksAddUp) {
+TEST(Async, BulkReductionsAddToWhatIsThere) {
   simt::in_every_seed([] { run_reduce(Reduce::right); });
 }
 TEST(AsyncFaults, BulkReductionOfStoresThatWereNotFenced) {

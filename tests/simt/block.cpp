@@ -21,26 +21,70 @@ void raise(FaultKind kind, const std::string& text, const Where& where) {
   throw Fault(kind, text + " [" + place + at(where) + "]");
 }
 
-void Block::run(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed) {
-  current_block = this;
+void Block::begin(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed,
+                  LaunchOrder* launch_order) {
   reset(shared_bytes, seed);
+  launch_order_ = launch_order;
+  epoch_ = 1;
+  known_.clear();
+  known_to_proxy_.clear();
+  seen_by_access_ = &known_;  // a fault may have left it at the other one
   const auto n = static_cast<unsigned>(threads.size());
-  std::vector<std::function<void()>> jobs(n);
+  jobs_.resize(n);
   for (unsigned i = 0; i < n; ++i) {
-    jobs[i] = [this, i, &kernel] { enter(threads[i], kernel); };
-    start(threads[i], i, &jobs[i]);
+    jobs_[i] = [this, i, &kernel] { enter(threads[i], kernel); };
+    start(threads[i], i, &jobs_[i]);
   }
+}
+
+Block::Progress Block::go_on(unsigned steps) {
+  current_block = this;
+  bool any = false;
   try {
-    schedule();
+    for (; steps > 0 && live_ > 0 && !fault_; --steps) {
+      if (random.below(16) == 0) wake_ready(), step_engines();
+      if (Thread* t = pick()) {
+        current_thread = t;
+        t->fiber->resume();
+        current_thread = nullptr;
+      } else if (!wake_ready() && !step_engines()) {
+        break;
+      }
+      any = true;
+    }
+    if (live_ > 0 && !fault_) {
+      current_block = nullptr;
+      return any ? Progress::some : Progress::stuck;
+    }
     if (!fault_) check_end();
-  } catch (const Fault& f) {  // a deadlock, or an engine that found a fault
+  } catch (const Fault& f) {  // of an engine or at the end
     fault_ = f;
   }
   if (fault_) cancel_all();
   extensions_.clear();
   current_block = nullptr;
   if (fault_) throw *fault_;
+  return Progress::done;
 }
+
+void Block::give_up() {
+  current_block = this;
+  cancel_all();
+  extensions_.clear();
+  current_block = nullptr;
+}
+
+void Block::fence(Thread& t) {
+  if (known_.size() <= number()) known_.resize(number() + 1);
+  known_[number()] = epoch_++;
+  t.fenced = known_;
+}
+
+void Block::release(const Thread& t, const void* counter) {
+  if (!t.fenced.empty()) launch_order_->release(counter, t.fenced);
+}
+
+void Block::acquire(const void* counter) { launch_order_->acquire(counter, known_); }
 
 void Block::reset(std::size_t shared_bytes, std::uint64_t seed) {
   const unsigned n = dim.x * dim.y * dim.z, warp_count = (n + 31) / 32;
@@ -69,24 +113,12 @@ void Block::start(Thread& t, unsigned linear, const std::function<void()>* job) 
   t.index = {linear % dim.x, linear / dim.x % dim.y, linear / (dim.x * dim.y)};
   t.linear = linear, t.warp = linear / 32, t.lane = linear % 32;
   t.copies.clear();
+  t.fenced.clear();
   t.waiting_for = nullptr, t.ready = nullptr, t.exited = false;
   t.fiber = fibers_[linear].get();
   t.fiber->assign(job);
   warps[t.warp].present |= 1u << t.lane;
   wake(t);
-}
-
-void Block::schedule() {
-  while (live_ > 0 && !fault_) {
-    if (random.below(16) == 0) wake_ready(), step_engines();
-    if (Thread* t = pick()) {
-      current_thread = t;
-      t->fiber->resume();
-      current_thread = nullptr;
-    } else if (!wake_ready() && !step_engines()) {
-      throw Fault(FaultKind::deadlock, deadlock_report());
-    }
-  }
 }
 
 void Block::check_end() const {

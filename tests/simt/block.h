@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <typeindex>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "tests/simt/config.h"
 #include "tests/simt/fault.h"
 #include "tests/simt/fiber.h"
+#include "tests/simt/order.h"
 #include "tests/simt/race.h"
 #include "tests/simt/shared_arena.h"
 
@@ -25,6 +27,7 @@ namespace simt {
 
 struct Thread {
   Block* block = nullptr;
+  BlockEpochs fenced;  // what its last fence published, of the block and of what that knew
   uint3 index{};
   unsigned linear = 0, warp = 0, lane = 0;
   Fiber* fiber = nullptr;
@@ -73,8 +76,30 @@ struct Block {
   // Counts from 1 within its launch.
   std::uint32_t number() const { return 1 + index.x + grid.x * (index.y + grid.y * index.z); }
 
-  // Runs `kernel` once per thread; throws Fault if any of them, or the block, misbehaves.
-  void run(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed);
+  // Runs `kernel`, borrowed, once per thread, a part at a time: blocks that are at work at once take turns on
+  // one OS thread. `launch_order`: what they share.
+  void begin(const std::function<void()>& kernel, std::size_t shared_bytes, std::uint64_t seed,
+             LaunchOrder* launch_order);
+  // A number of steps. `stuck`: none was possible. Throws Fault if a thread, or the block, misbehaves; it is
+  // then at its end, as it is when done.
+  enum class Progress : std::uint8_t { some, stuck, done };
+  Progress go_on(unsigned steps);
+  void give_up();  // for a block that has begun: unwinds its threads
+  std::string deadlock_report() const;
+
+  // ---- order between blocks ----
+  BlockView view(std::uint32_t operation) const { return {operation, number(), epoch_, *seen_by_access_}; }
+  void fence(Thread& t);
+  void release(const Thread& t, const void* counter);
+  void acquire(const void* counter);
+  void fence_proxy() { known_to_proxy_ = known_; }
+  // Accesses made by `f` are those of the copy unit.
+  template <class F>
+  void through_proxy(F f) {
+    seen_by_access_ = &known_to_proxy_;
+    f();
+    seen_by_access_ = &known_;
+  }
 
   // ---- for operations, called from inside a fiber ----
   void suspend(Thread& t, const char* op, const Where& where);  // until wake()
@@ -100,17 +125,20 @@ struct Block {
  private:
   void reset(std::size_t shared_bytes, std::uint64_t seed);
   void start(Thread& t, unsigned linear, const std::function<void()>* job);
-  void schedule();
   Thread* pick();
   bool wake_ready();
   bool step_engines();
   void enter(Thread& t, const std::function<void()>& kernel);
   void cancel_all();
   void check_end() const;
-  std::string deadlock_report() const;
 
   std::map<std::type_index, std::shared_ptr<void>> extensions_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<std::function<void()>> jobs_;
+  LaunchOrder* launch_order_ = nullptr;
+  std::uint32_t epoch_ = 1;
+  BlockEpochs known_, known_to_proxy_;
+  const BlockEpochs* seen_by_access_ = &known_;
   std::optional<Fault> fault_;
   unsigned live_ = 0, current_warp_ = 0, polling_ = 0;
   std::uint32_t stickiness_ = 0;  // of 16: how often to stay with the same warp

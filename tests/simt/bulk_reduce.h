@@ -2,7 +2,7 @@
 //
 // The source belongs to the unit from the issue until wait_read: it is read at the issue and compared at the
 // wait, so data that are not there yet show, and so do data replaced too early. The sums land at wait, or
-// when the block has ended if nobody waits for them.
+// when the block has ended if nobody waits for them. Blocks that add to one place have to be in order there.
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -11,6 +11,7 @@ struct Config {
   bool race_check = true;       // SIMT_RACE=0: off; finds a missing barrier or event whatever the schedule
   bool trap_poison = false;     // SIMT_TRAP=1: fault where ldmatrix first reads unwritten memory
   unsigned workers = 1;         // SIMT_WORKERS: OS threads that share the blocks of a launch
+  unsigned resident = 4;        // SIMT_RESIDENT: blocks of a launch that are at work at once, at most
   int devices = 8;              // SIMT_DEVICES: that cudaGetDeviceCount finds
   int compute_capability = 90;  // SIMT_CAPABILITY: of each of them, 80 or 90
   std::size_t device_bytes = std::size_t{4} << 30;  // memory of each
@@ -26,6 +27,8 @@ inline Config& config() {
     if (const char* s = std::getenv("SIMT_TRAP")) v.trap_poison = *s != '0';
     if (const char* s = std::getenv("SIMT_WORKERS"))
       v.workers = static_cast<unsigned>(std::strtoul(s, nullptr, 10));
+    if (const char* s = std::getenv("SIMT_RESIDENT"))
+      v.resident = static_cast<unsigned>(std::strtoul(s, nullptr, 10));
     if (const char* s = std::getenv("SIMT_DEVICES")) v.devices = std::atoi(s);
     if (const char* s = std::getenv("SIMT_CAPABILITY")) v.compute_capability = std::atoi(s);
     if (const char* s = std::getenv("SIMT_PEERS")) v.peer_access = *s != '0';

@@ -5,6 +5,7 @@
 using namespace ringattn::ptx;
 
 __global__ void every_sm80(const float* in, float* out) {
+  out += thread_index();
   unsigned char* const s = dynamic_shared();
   const std::uint32_t a = shared_address(s);
   cp_async<16>(a, in);
@@ -28,6 +29,8 @@ __global__ void every_sm80(const float* in, float* out) {
   store_global(out, exp2_approx(shuffle_xor(d[0] + d[1] + d[3], 1)) + shuffle(d[2], 3));
   store_global(reinterpret_cast<std::uint32_t*>(out) + 1,
                pack<__half>(d[0], d[1]) + pack<__nv_bfloat16>(d[2], d[3]));
+  wait_global(reinterpret_cast<const int*>(in), 3);
+  fence_global();
   atomic_add_global(out, 1.0f);
 }
 
@@ -78,6 +81,7 @@ __global__ void __launch_bounds__(128, 1) every_sm90(const __grid_constant__ CUt
   stmatrix_x4(shared_address(s) + 4096, r);
   stmatrix_x4_trans(shared_address(s) + 4096, r);
   fence_proxy_async();
+  fence_proxy_async_global();
   __syncthreads();
   bulk_reduce_add(out, reinterpret_cast<float*>(s), 256);
   bulk_commit();
@@ -85,7 +89,7 @@ __global__ void __launch_bounds__(128, 1) every_sm90(const __grid_constant__ CUt
   bulk_wait<0>();
   registers_release<24>();
   registers_claim<240>();
-  every_shape<__nv_bfloat16, 32, 40, 48, 64, 80, 88, 96, 128>(out, shared_address(s));
-  every_shape<__half, 32, 40, 48, 64, 80, 88, 96, 128>(out, shared_address(s));
+  every_shape<__nv_bfloat16, 16, 32, 40, 48, 64, 80, 88, 96, 128>(out, shared_address(s));
+  every_shape<__half, 16, 32, 40, 48, 64, 80, 88, 96, 128>(out, shared_address(s));
 }
 #endif

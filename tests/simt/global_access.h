@@ -3,6 +3,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "tests/simt/block.h"
 #include "tests/simt/memory.h"
 
 namespace simt {
@@ -24,10 +25,14 @@ std::mutex& atomics_mutex();
 template <class T>
 T atomic_add_global(T* p, T value, const Where& where) {
   check_global(p, sizeof(T), alignof(T), Access::atomic, where);
+  Thread& t = self();
+  t.block->release(t, p);
   std::lock_guard lock(atomics_mutex());
   const T before = *p;
   *p = before + value;
   return before;
 }
+// Until *p is `value`; what those who made it so published holds from here on.
+void wait_global(const int* p, int value, const Where& where);
 
 }  // namespace simt

@@ -8,6 +8,7 @@
 
 #include "tests/simt/block.h"
 #include "tests/simt/config.h"
+#include "tests/simt/global_access.h"
 #include "tests/simt/guard.h"
 #include "tests/simt/peers.h"
 
@@ -159,6 +160,17 @@ void check_order(const void* p, std::size_t bytes, Access access, const Where& w
   const std::size_t offset = address - it->first;
   check_range(it->second, offset, bytes, where);
   if (config().race_check) it->second.shadow.access(offset, bytes, access, where);
+}
+
+void wait_global(const int* p, int value, const Where& where) {
+  check_global(p, sizeof(int), alignof(int), Access::atomic, where);
+  Thread& t = self();
+  const std::function<bool()> come = [&] {
+    std::lock_guard lock(atomics_mutex());
+    return *p == value;
+  };
+  t.block->wait_until(t, "a counter of other blocks", come, where);
+  t.block->acquire(p);
 }
 
 }  // namespace simt

@@ -47,10 +47,12 @@ void Actor::begin_operation() {
 }
 
 void BlockShadow::access(std::size_t allocation_bytes, std::size_t offset, std::size_t bytes, Access access,
-                         std::uint32_t operation, std::uint32_t block, const Where& where) {
+                         const BlockView& view, const Where& where) {
   if (cells_.empty()) cells_.resize((allocation_bytes + kCell - 1) / kCell);
-  const auto others = [&](const Touch& t) { return t.operation == operation && t.block != block; };
-  const auto add = [&](Touch& t) { t = {operation, others(t) ? kManyBlocks : block}; };
+  const auto others = [&](const Touch& t) {
+    return t.operation == view.operation && !view.after(t.block, t.epoch);
+  };
+  const auto add = [&](Touch& t) { t = {view.operation, others(t) ? kManyBlocks : view.block, view.epoch}; };
   for (std::size_t c = offset / kCell; c <= (offset + bytes - 1) / kCell; ++c) {
     Cell& cell = cells_[c];
     const bool race = others(cell.write) || (access != Access::read && others(cell.read)) ||
@@ -90,7 +92,7 @@ void GlobalShadow::access(std::size_t offset, std::size_t bytes, Access access, 
     }
   }
   if (acting && current_block)
-    blocks_.access(bytes_, offset, bytes, access, acting->operation, current_block->number(), where);
+    blocks_.access(bytes_, offset, bytes, access, current_block->view(acting->operation), where);
 }
 
 }  // namespace simt

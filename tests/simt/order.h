@@ -2,13 +2,16 @@
 //
 // Events, stream synchronisation and messages between ranks pass clocks on. Each 16 bytes of global memory
 // remember who wrote and read them last, so two accesses that no event orders are reported in every run,
-// whichever came first. Blocks of one launch are never ordered: what one writes, no other may touch, except
-// both by atomics.
+// whichever came first. Blocks of one launch are ordered by what one adds to a counter behind a fence and
+// another waits for, and by nothing else: what one writes, no other may touch before that, except both by
+// atomics.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "tests/simt/fault.h"
@@ -53,17 +56,50 @@ class ActingAs {
 // What this host thread knows to be finished. Enqueued work inherits it.
 inline thread_local StreamClock host_clock{};
 
+// By number of a block: how many of its epochs have ended for whoever holds this. A fence ends an epoch.
+using BlockEpochs = std::vector<std::uint32_t>;
+inline void join(BlockEpochs& into, const BlockEpochs& from) {
+  if (into.size() < from.size()) into.resize(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+
+// What the blocks of one launch have published, by the counter's address.
+class LaunchOrder {
+ public:
+  void release(const void* p, const BlockEpochs& what) {
+    std::lock_guard lock(mutex_);
+    join(published_[p], what);
+  }
+  void acquire(const void* p, BlockEpochs& into) {
+    std::lock_guard lock(mutex_);
+    join(into, published_[p]);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, BlockEpochs> published_;
+};
+
+// Who touches memory: a block, in its present epoch, with what it knows of the others.
+struct BlockView {
+  std::uint32_t operation, block, epoch;  // blocks count from 1 within their launch
+  const BlockEpochs& known;
+
+  bool after(std::uint32_t other, std::uint32_t its_epoch) const {
+    return other == block || (other < known.size() && known[other] >= its_epoch);
+  }
+};
+
 // Of one allocation, between the blocks of a launch. Cells are 2 bytes: blocks do store neighbouring halves.
 class BlockShadow {
  public:
-  // `block` counts from 1 within its launch.
   void access(std::size_t allocation_bytes, std::size_t offset, std::size_t bytes, Access access,
-              std::uint32_t operation, std::uint32_t block, const Where& where);
+              const BlockView& view, const Where& where);
 
  private:
   static constexpr std::size_t kCell = 2;
   struct Touch {
-    std::uint32_t operation = 0, block = 0;
+    std::uint32_t operation = 0, block = 0, epoch = 0;
   };
   struct Cell {
     Touch write, read, atomic;

@@ -1,6 +1,5 @@
 #include "kernels/cuda/sm90/backward_launch.h"
 
 namespace ringattn::cuda::sm90 {
-template void launch_query_gradients_of<__nv_bfloat16>(const BackwardParams&, cudaStream_t);
-template void launch_key_gradients_of<__nv_bfloat16>(const BackwardParams&, cudaStream_t);
+template void launch_gradients_of<__nv_bfloat16>(const BackwardParams&, cudaStream_t);
 }  // namespace ringattn::cuda::sm90

@@ -86,18 +86,18 @@ __device__ __forceinline__ void copy_finite(const std::uint8_t (&tile)[kPanels][
 }
 
 // sums += w x of what is not finite in row x of a tile, the one of number `row`, for both of the thread's
-// rows; w[h] is the weight for row h, where `seen[h]`.
-template <class T, int kPanels, int kBytes>
-__device__ __forceinline__ void add_infinite(float (&sums)[kPanels * kPanelColumns / 2],
-                                             const std::uint8_t (&tile)[kPanels][kBytes], int row,
-                                             const float (&w)[2], const bool (&seen)[2]) {
+// rows; w[h] is the weight for row h, where `seen[h]`. The sums are those of columns from 8 first_chunk on,
+// in panels of kPanelBytes of which the first is at `panel`.
+template <class T, int kPanelBytes, int kSums>
+__device__ __forceinline__ void add_infinite(float (&sums)[kSums], std::uint32_t panel, int first_chunk,
+                                             int row, const float (&w)[2], const bool (&seen)[2]) {
 #pragma unroll
-  for (int j = 0; j < kPanels * 8; ++j) {
+  for (int j = 0; j < kSums / 4; ++j) {
     // Chunks of 16 bytes are exchanged within a row, by the row's place in its atom.
-    const int chunk = j % 8 ^ row % 8;
+    const int chunk = (first_chunk + j % 8) ^ row % 8;
     const std::uint32_t pair = ptx::load_shared<std::uint32_t>(
-        ptx::shared_address(tile[j / 8]) +
-        static_cast<std::uint32_t>(row * kPanelRowBytes + chunk * 16 + quad_lane() * 4));
+        panel + static_cast<std::uint32_t>(j / 8 * kPanelBytes + row * kPanelRowBytes + chunk * 16 +
+                                           quad_lane() * 4));
     if (infinite_halves<T>(pair) == 0) continue;
 #pragma unroll
     for (int h = 0; h < 2; ++h)
@@ -140,7 +140,7 @@ __device__ __forceinline__ void add_apart(float (&sums)[kPanels * kPanelColumns 
       for (int h = 0; h < 2; ++h)
         w[h] = widen_half<T>(ptx::shuffle(key < 8 ? weights[step][h] : weights[step][2 + h], lane), key % 2);
       const bool sees[2] = {seen(0, row), seen(1, row)};
-      add_infinite<T>(sums, tile, row, w, sees);
+      add_infinite<T, kBytes>(sums, ptx::shared_address(tile), 0, row, w, sees);
     }
     ptx::named_barrier_sync(1 + consumer, kWarpgroup);  // the copy has been read
   }

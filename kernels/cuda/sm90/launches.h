@@ -10,8 +10,6 @@ namespace ringattn::cuda::sm90 {
 template <class T>
 void launch_attend_of(const AttendParams& params, cudaStream_t stream);
 template <class T>
-void launch_query_gradients_of(const BackwardParams& params, cudaStream_t stream);
-template <class T>
-void launch_key_gradients_of(const BackwardParams& params, cudaStream_t stream);
+void launch_gradients_of(const BackwardParams& params, cudaStream_t stream);
 
 }  // namespace ringattn::cuda::sm90

@@ -8,10 +8,15 @@
 
 namespace ringattn::cuda::sm90 {
 
-__device__ __forceinline__ int quad_lane() { return static_cast<int>(threadIdx.x % 4); }
-// The first of this thread's two rows among the 64 of its warpgroup.
-__device__ __forceinline__ int thread_row() {
-  return static_cast<int>(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4);
+__device__ __forceinline__ int quad_lane(int thread) { return thread % 4; }
+__device__ __forceinline__ int quad_lane() { return quad_lane(static_cast<int>(threadIdx.x)); }
+// The first of a thread's two rows among the 64 of its warpgroup.
+__device__ __forceinline__ int thread_row(int thread) { return thread % 128 / 32 * 16 + thread % 32 / 4; }
+__device__ __forceinline__ int thread_row() { return thread_row(static_cast<int>(threadIdx.x)); }
+
+// From this thread's first column on, so that what is compared is known at compile time.
+__device__ __forceinline__ Span from_own_column(const Span& span) {
+  return {span.first - 2 * quad_lane(), span.last - 2 * quad_lane()};
 }
 
 // What memory holds of the element that wgmma names T.
@@ -100,8 +105,7 @@ template <int kScores>
 __device__ __forceinline__ void hide(float (&s)[kScores], const Span (&seen)[2]) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    // From this thread's first column on, so that what is compared is known at compile time.
-    const Span span{seen[h].first - 2 * quad_lane(), seen[h].last - 2 * quad_lane()};
+    const Span span = from_own_column(seen[h]);
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j)
 #pragma unroll

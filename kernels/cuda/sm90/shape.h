@@ -68,9 +68,11 @@ __device__ __forceinline__ Shared& shared_memory() {
 // Tile number `tile` of a block of threads goes to this slot of the ring, in a phase of this parity. Who
 // waits for it to be full waits for that parity, who waits for it to be empty for the other one, which a
 // fresh barrier reports as past: at first every slot is free.
-__device__ __forceinline__ int slot_of(int tile) { return tile % kStages; }
+__device__ __forceinline__ int slot_of(int tile) {
+  return static_cast<int>(static_cast<std::uint32_t>(tile) % kStages);
+}
 __device__ __forceinline__ std::uint32_t phase_of(int tile) {
-  return static_cast<std::uint32_t>(tile / kStages % 2);
+  return static_cast<std::uint32_t>(tile) / kStages % 2;
 }
 
 }  // namespace ringattn::cuda::sm90

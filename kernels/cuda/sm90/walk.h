@@ -14,6 +14,11 @@ struct Span {
   __device__ __forceinline__ bool has(int column) const { return first <= column && column <= last; }
 };
 
+// A band's ends may be as far as 2^60; beyond 2^30 nothing changes.
+__device__ __forceinline__ int near(index_t x) {
+  return static_cast<int>(x < -kMostRows ? -kMostRows : x > kMostRows ? kMostRows : x);
+}
+
 // The tiles of a group in order. Producer and consumers walk by themselves and meet the same tiles, so that
 // nothing is passed between them. A tile begins at the first key of its piece, whatever its number: TMA needs
 // no alignment of rows, and a narrow band then costs the fewest tiles.
@@ -33,10 +38,6 @@ struct KeyWalk {
     if (key < end) return true;
     if (pieces-- == 0) return false;
     const Piece piece = ptx::load_global(next_piece++);
-    // A band's ends may be as far as 2^60; beyond 2^30 nothing changes.
-    const auto near = [](index_t x) {
-      return static_cast<int>(x < -kMostRows ? -kMostRows : x > kMostRows ? kMostRows : x);
-    };
     key = static_cast<int>(piece.begin), end = static_cast<int>(piece.end);
     lo = near(piece.lo), hi = near(piece.hi);
     rows = piece.row_begin | piece.row_end << 16;

@@ -7,8 +7,9 @@
 
 namespace simt {
 
-// Runs the blocks one after another (config().workers > 1: on several OS threads) in shuffled
-// order. Blocks that wait for one another are not supported; the library has none.
+// Begins the blocks in shuffled order. As many as a seed draws, config().resident at most, are at work at
+// once and take turns (config().workers > 1: on several OS threads): a block may wait for those that have
+// begun before it, and for no others.
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& kernel);
 
 // Enqueues. The arguments are copied now, as a real launch does.

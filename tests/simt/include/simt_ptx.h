@@ -11,6 +11,8 @@
 
 namespace ringattn::ptx {
 
+inline int thread_index() { return static_cast<int>(simt::self().linear); }
+
 // ---------------------------------------------------------------- memory
 
 inline unsigned char* dynamic_shared() { return simt::self().block->shared.data(); }
@@ -45,6 +47,12 @@ template <class T>
 T atomic_add_global(T* p, T value, SIMT_WHERE) {
   return simt::atomic_add_global(p, value, where);
 }
+
+inline void fence_global() {
+  simt::Thread& t = simt::self();
+  t.block->fence(t);
+}
+inline void wait_global(const int* p, int value, SIMT_WHERE) { simt::wait_global(p, value, where); }
 
 // ---------------------------------------------------------------- cp.async
 

@@ -54,6 +54,8 @@ inline void fence_proxy_async() {
   t.block->race.fence_proxy(t.warp);
 }
 
+inline void fence_proxy_async_global() { simt::self().block->fence_proxy(); }
+
 template <int N>
 void registers_release(SIMT_WHERE) {
   static_assert(N % 8 == 0 && N >= 24 && N <= 256);

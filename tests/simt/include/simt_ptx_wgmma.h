@@ -21,7 +21,7 @@ void wgmma_wait(SIMT_WHERE) {
 
 // The shapes of the real header, so that a kernel which compiles here has its instruction.
 constexpr bool has_wgmma_shape(int registers) {
-  for (const int r : {32, 40, 48, 64, 80, 88, 96, 128})
+  for (const int r : {16, 32, 40, 48, 64, 80, 88, 96, 128})
     if (r == registers) return true;
   return false;
 }
