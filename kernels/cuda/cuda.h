@@ -33,7 +33,8 @@ std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* strea
 // What that kernel would hold and move, without making it. Workspace leaves out what a call needs for as long
 // as it runs: its tiles, cut to groups of rows, its cosines and sines, and the partial sums of few queries
 // whose keys are split (at most 2 blocks of threads a multiprocessor, 128 rows of head_dim_v + 2 floats
-// each).
+// each). Backward of sm_90a up to head_dim 128: 4 bytes for 64 queries of a head and, where sums of other
+// ranks are on their way, a second block of gradients (cuda_gradient_bytes).
 std::size_t cuda_block_bytes(const HeadShape& shape, DType dtype, index_t k_rows);
 std::size_t cuda_gradient_bytes(const HeadShape& shape, index_t k_rows);
 std::size_t cuda_workspace_bytes(const KernelConfig& config, Pass pass = Pass::forward);

@@ -88,6 +88,7 @@ __global__ void wait_for_the_next(int* done) {
   ptx::atomic_add_global(done, 1);
 }
 TEST(TurnsFaults, WaitingForABlockThatHasNoRoomToBegin) {
+  const simt::Config before = simt::config();
   simt::config().resident = 2;
   simt::expect_fault(FaultKind::deadlock, "a counter of other blocks", [] {
     const DeviceArray<int> done(std::vector<int>{0});
@@ -95,7 +96,7 @@ TEST(TurnsFaults, WaitingForABlockThatHasNoRoomToBegin) {
     simt::launch(wait_for_the_next, dim3(50), dim3(1), 0, stream, done.data());
     cudaStreamSynchronize(stream);
   });
-  simt::config() = {};
+  simt::config() = before;
 }
 
 // Stores as well as copies: what a block wrote may be read by those that waited for it.

@@ -159,6 +159,7 @@ TEST(Wgmma, MultipliesInEveryArrangementOfItsOperands) {
   simt::in_every_seed([] { EXPECT_NO_THROW((every_arrangement<__nv_bfloat16, 64>())); });
 }
 TEST(Wgmma, MultipliesEveryShape) {
+  EXPECT_NO_THROW((every_arrangement<__half, 16>()));
   EXPECT_NO_THROW((every_arrangement<__half, 32>()));
   EXPECT_NO_THROW((every_arrangement<__nv_bfloat16, 40>()));
   EXPECT_NO_THROW((every_arrangement<__half, 48>()));
