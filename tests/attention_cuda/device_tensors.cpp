@@ -15,15 +15,17 @@ constexpr std::byte kPoison{0xFF};  // all ones is a NaN in every dtype
 DeviceRows::DeviceRows(std::byte* host, const Shape& shape)
     : host_(host), shape_(shape), block_(shape.rows * (shape.row_bytes + shape.gap)) {
   std::vector<std::byte> all(block_.bytes().size(), kPoison);
+  if (all.empty()) return;  // there may be no host memory either
   for (std::size_t row = 0; row < shape.rows; ++row)
     std::memcpy(all.data() + row * (shape.row_bytes + shape.gap), host + row * shape.row_bytes,
                 shape.row_bytes);
-  if (!all.empty()) cudaMemcpy(data(), all.data(), all.size(), cudaMemcpyHostToDevice);
+  cudaMemcpy(data(), all.data(), all.size(), cudaMemcpyHostToDevice);
 }
 
 void DeviceRows::download() const {
   std::vector<std::byte> all(block_.bytes().size());
-  if (!all.empty()) cudaMemcpy(all.data(), data(), all.size(), cudaMemcpyDeviceToHost);
+  if (all.empty()) return;
+  cudaMemcpy(all.data(), data(), all.size(), cudaMemcpyDeviceToHost);
   for (std::size_t row = 0; row < shape_.rows; ++row) {
     const std::byte* const from = all.data() + row * (shape_.row_bytes + shape_.gap);
     std::memcpy(host_ + row * shape_.row_bytes, from, shape_.row_bytes);

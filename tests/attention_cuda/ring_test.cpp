@@ -6,6 +6,7 @@
 #include "tests/attention_cuda/device_ring.h"
 #include "tests/simt/config.h"
 #include "tests/support/gradient_case.h"
+#include "tests/support/sanitized.h"
 
 namespace ringattn::test {
 namespace {
@@ -51,7 +52,9 @@ TEST_P(DeviceRing, is_right_over_every_transport) {
   unsigned seed = 0;
   for (const RandomProblem& p : problems()) {
     const Inputs in = random_inputs(p.problem, ++seed);
+    std::size_t turn = seed;
     for (const Transport& transport : transports()) {
+      if (left_out(turn++, 4)) continue;
       // What the transports do with many ranks is looked at in tests/comm_cuda; here one of two is enough.
       if (ranks > 3 && (transport.devices == Devices::shared) != (seed % 2 == 0)) continue;
       simt::config().seed = seed;

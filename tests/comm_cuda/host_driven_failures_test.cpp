@@ -101,8 +101,8 @@ TEST_P(HostDriven, AShiftGivenUpFailsWhatComesLater) {
       (void)comm->shift(2, mine.bytes(), got.bytes());
       EXPECT_EQ(comm_error_of([&] { (void)comm->shift(3, {}, {}); }),
                 "rank 0, hop 3: this communicator failed before: rank 0, hop 2: the shift was given up");
-      cudaStreamSynchronize(me.stream);
     }
+    cudaStreamSynchronize(me.stream);
     me.meet();
   });
 }

@@ -67,6 +67,7 @@ TEST(NcclFailures, OneDirectionIsNamedAlone) {
       EXPECT_EQ(without_time(comm_error_of([&] { comm->settle(in(50)); })),
                 "rank 0, hop 0: timed out after T s waiting for 10 bytes from rank 1 (0 arrived)");
     }
+    cudaStreamSynchronize(me.stream);
     me.meet();
   });
 }
@@ -145,6 +146,7 @@ TEST(NcclFailures, AShiftGivenUpTouchesNothingAnyMore) {
       cudaStreamSynchronize(me.stream);
       findings.report();
     }
+    cudaStreamSynchronize(me.stream);
     me.meet();
   });
   EXPECT_EQ(simt::nccl_alive(), 0);

@@ -4,6 +4,7 @@
 
 #include "tests/attention/random_problem.h"
 #include "tests/ring_cuda/device_rings.h"
+#include "tests/support/sanitized.h"
 
 namespace ringattn::test {
 namespace {
@@ -87,6 +88,7 @@ TEST_P(CudaRings, AreRightForTheirMasks) {
     if ((place + static_cast<std::size_t>(ranks) + i) % 5 != 0) continue;
     // So that each carrier and number of ranks meets other shapes, layouts and dtypes.
     const std::size_t number = place * 7 + static_cast<std::size_t>(ranks) * 11 + i;
+    if (left_out(number, 3)) continue;
     const LayoutKind layouts[] = {LayoutKind::contiguous, LayoutKind::zigzag, LayoutKind::striped};
     const RandomProblem p{problem_of(sights[i], number), sights[i].visible, layouts[number / 2 % 3]};
     const auto taken = chapters(p.problem);

@@ -7,8 +7,19 @@
 
 namespace simt {
 
-// A fiber never moves to another OS thread: thread_local addresses stay valid across
-// suspend(), and the compiler may cache them.
+// Stacks with a guard page at their end. For Boost, which gives one back when its fiber has ended.
+class FiberStacks {
+ public:
+  explicit FiberStacks(std::size_t bytes) : pages_(bytes) {}
+  boost::context::stack_context allocate() { return pages_.allocate(); }
+  void deallocate(boost::context::stack_context& stack) noexcept;
+
+ private:
+  boost::context::protected_fixedsize_stack pages_;
+};
+
+// Blocks never move their fibers to another OS thread: thread_local addresses stay valid across
+// suspend(), and the compiler may cache them. A job that looks at none of those may move.
 class Fiber {
  public:
   Fiber();
@@ -23,7 +34,7 @@ class Fiber {
  private:
   boost::context::fiber run(boost::context::fiber&& caller);
 
-  boost::context::protected_fixedsize_stack allocator_;
+  FiberStacks allocator_;
   boost::context::stack_context stack_;
   boost::context::fiber inside_;                // handle on the fiber while it is suspended
   boost::context::fiber outside_;               // handle on the scheduler while the fiber runs

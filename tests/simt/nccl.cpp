@@ -90,7 +90,7 @@ void issue(NcclComm* comm, Stream* stream, const NcclParts& parts) {
   const auto run = [=] {
     for (const auto& part : parts) {
       if (part->send || !part->matched) continue;
-      join(acting->clock, part->sender_clock);
+      System::get().locked([&] { join(acting->clock, part->sender_clock); });
       std::memcpy(part->data, part->message.data(), part->bytes);
     }
     System::get().locked([&] { --comm->queued; });

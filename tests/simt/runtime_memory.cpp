@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/simt/memory.h"
@@ -99,6 +100,29 @@ cudaError_t enqueue(Copy c, cudaMemcpyKind kind, cudaStream_t s, const Where& wh
   return waits ? cudaStreamSynchronize(s) : cudaSuccess;
 }
 
+// Memory that a stream is to free. Where a fault or the end of the process has taken the work off its stream,
+// it is freed all the same, as the end of a CUDA context does.
+class FreedLater {
+ public:
+  explicit FreedLater(void* p) : p_(p) {}
+  ~FreedLater() {
+    try {
+      if (p_) simt::release(MemoryKind::device, p_);
+    } catch (const simt::Fault&) {  // one that has been told ended the stream
+    }
+  }
+  FreedLater(const FreedLater&) = delete;
+  FreedLater& operator=(const FreedLater&) = delete;
+  void free(std::size_t bytes, const Where& where) {
+    simt::check_order(p_, bytes, Access::write, where);
+    if (!simt::release(MemoryKind::device, std::exchange(p_, nullptr)))
+      simt::raise(simt::FaultKind::usage, "cudaFreeAsync runs and its memory was freed before", where);
+  }
+
+ private:
+  void* p_;
+};
+
 }  // namespace
 
 cudaError_t cudaMalloc(void** p, std::size_t n) { return allocate_into(MemoryKind::device, p, n); }
@@ -124,10 +148,11 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t s, Where where) {
   if (!p) return cudaSuccess;
   const auto a = simt::find_allocation(p);
   if (!a || a->base != p || a->kind != MemoryKind::device) return noted(cudaErrorInvalidValue);
-  System::get().push(simt::real(s), {"cudaFreeAsync", {}, [=, bytes = a->bytes] {
-                                       simt::check_order(p, bytes, Access::write, where);
-                                       simt::release(MemoryKind::device, p);
-                                     }});
+  System::get().push(
+      simt::real(s),
+      {"cudaFreeAsync", {}, [memory = std::make_shared<FreedLater>(p), bytes = a->bytes, where] {
+         memory->free(bytes, where);
+       }});
   return cudaSuccess;
 }
 

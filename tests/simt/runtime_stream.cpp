@@ -25,6 +25,10 @@ void acquire(simt::StreamClock& who, const simt::Event& e, std::uint64_t ticket)
   if (ticket > 0) simt::join(who, e.clock_at[ticket - 1]);
 }
 
+// Destroying an event that is still in a queue is legal, so events live until the end, and longer than
+// streams.
+std::deque<simt::Event> events;
+
 constexpr int kLeastUrgent = 0, kMostUrgent = -5;  // as on the GPUs at hand
 
 }  // namespace
@@ -48,8 +52,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaStreamGetPriority(cudaStream_t s, int* priority) {
   return *priority = real(s).priority_level, cudaSuccess;
 }
-// Returns at once, like the original: what is queued still runs. (It also has to work in a destructor, while
-// a fault is on its way up.)
+// Returns at once, like the original: what is queued still runs, as late as the rest, at the latest when the
+// ranks or the process end. (It also has to work in a destructor, while a fault is on its way up.)
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   if (!s) return noted(cudaErrorInvalidResourceHandle);
   System::get().locked([&] { s->closing = true; });
@@ -86,11 +90,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t s, void (*function)(void*), void* da
   return cudaSuccess;
 }
 
-// Destroying an event that is still in a queue is legal, so events live until the end.
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
-  static std::deque<simt::Event> all;
   System::get().locked([&] {
-    *e = &all.emplace_back();
+    *e = &events.emplace_back();
     (*e)->timed = !(flags & cudaEventDisableTiming);
   });
   return cudaSuccess;

@@ -1,16 +1,45 @@
 #include "tests/simt/stream.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <thread>
+#include <utility>
 
 #include "tests/simt/fault.h"
+#include "tests/simt/memory.h"
 
 namespace simt {
+namespace {
+
+// Whether what stands at the head of the stream could run now; with the lock of the system held.
+bool can_run(const Stream& s) {
+  return !s.queue.empty() && !s.busy && (!s.queue.front().ready || s.queue.front().ready());
+}
+bool gone(const Stream& s) { return s.closing && s.queue.empty() && !s.busy; }
+
+}  // namespace
 
 System& System::get() {
   static System s;
   return s;
+}
+
+// What work at the end of the process touches is made before the system, so that it goes after it.
+System::System() { (void)allocated_bytes(0); }
+
+// On a thread of its own: the fibers that this thread keeps for its blocks are gone by now.
+System::~System() {
+  std::thread([this] {
+    try {
+      finish_destroyed();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "simt: work left in a destroyed stream, at the end of the process: %s\n",
+                   error.what());
+      std::_Exit(1);
+    }
+  }).join();
 }
 
 Device& System::device(int index) {
@@ -30,7 +59,10 @@ Random& System::dice() {
 
 void System::push(Stream& s, Operation op) {
   std::lock_guard lock(mutex_);
-  if (lost_) return;
+  if (lost_) {
+    dropped_.push_back(std::move(op));
+    return;
+  }
   op.enqueued_after = host_clock;
   if (s.queue.empty()) s.priority = dice().next();
   s.queue.push_back(std::move(op));
@@ -38,16 +70,14 @@ void System::push(Stream& s, Operation op) {
 }
 
 Stream* System::pick(Device& d, Stream* wanted) {
-  std::erase_if(d.streams, [](auto& s) { return s->closing && s->queue.empty() && !s->busy; });
+  std::erase_if(d.streams, [](auto& s) { return gone(*s); });
   // Random priorities, kept for a while, explore orders far better than a die per step: one
   // stream may run to its end before another begins, which is where a missing wait shows.
   if (dice().below(16) == 0)
     for (auto& s : d.streams) s->priority = dice().next();
   Stream* best = nullptr;
   for (auto& s : d.streams) {
-    if (s->queue.empty() || s->busy) continue;
-    const Operation& head = s->queue.front();
-    if (head.ready && !head.ready()) continue;
+    if (!can_run(*s)) continue;
     if (s.get() == wanted) return wanted;
     if (!best || s->priority > best->priority) best = s.get();
   }
@@ -66,9 +96,9 @@ void System::run_head(Stream& s, Lock& lock) {
   s.queue.pop_front();
   s.busy = true;
   ++running_;
-  lock.unlock();
-  join(s.actor.clock, op.enqueued_after);
+  join(s.actor.clock, op.enqueued_after);  // others read this clock, with the lock
   s.actor.begin_operation();
+  lock.unlock();
   std::exception_ptr error;
   try {
     const ActingAs stream(&s.actor);
@@ -86,11 +116,11 @@ void System::run_head(Stream& s, Lock& lock) {
 // A fault ends everything that is queued: its owner is about to unwind and free the memory that
 // other ranks' operations refer to. So nobody leaves before the last running operation is done.
 void System::fail(Lock& lock, std::exception_ptr error) {
-  for (auto& d : devices_)
-    for (auto& s : d->streams) s->queue.clear();
+  drop([](const Stream&) { return true; });
   if (in_ranks_ && !lost_) lost_ = error;
   wake_.notify_all();
   wake_.wait(lock, [&] { return running_ == 0; });
+  forget_dropped(lock);
   std::rethrow_exception(error);
 }
 
@@ -99,6 +129,47 @@ bool System::blame(std::exception_ptr fault) {
   if (in_ranks_ && !lost_) lost_ = fault;
   wake_.notify_all();
   return in_ranks_;
+}
+
+void System::drop(bool (*from)(const Stream&)) {
+  for (auto& d : devices_)
+    for (auto& s : d->streams) {
+      if (!from(*s)) continue;
+      std::move(s->queue.begin(), s->queue.end(), std::back_inserter(dropped_));
+      s->queue.clear();
+    }
+}
+
+void System::forget_dropped(Lock& lock) {
+  for (auto& d : devices_) std::erase_if(d->streams, [](auto& s) { return gone(*s); });
+  const auto dropped = std::exchange(dropped_, {});
+  lock.unlock();  // what goes with the dropped work may call the runtime
+}
+
+// One that brings the destroyed streams nearer to their end: one of them, or one that they may wait for.
+Stream* System::pick_destroyed() {
+  bool left = false;
+  for (auto& d : devices_)
+    for (auto& s : d->streams) {
+      if (!s->closing) continue;
+      if (can_run(*s)) return s.get();
+      left = left || !gone(*s);
+    }
+  return left ? pick_anywhere() : nullptr;
+}
+
+void System::finish_destroyed() {
+  Lock lock(mutex_);
+  for (;;) {
+    if (Stream* s = pick_destroyed())
+      run_head(*s, lock);
+    else if (running_ > 0)
+      wake_.wait(lock);
+    else
+      break;
+  }
+  drop([](const Stream& s) { return s.closing; });  // what it waits for never comes
+  forget_dropped(lock);
 }
 
 // Exact, because everything that could change the answer happens under the lock.
@@ -178,15 +249,14 @@ void System::run_ranks(int n, const std::function<void(int)>& rank) {
       wake_.notify_all();
     });
   for (auto& t : threads) t.join();
-  const std::exception_ptr first = lost_;
-  ranks_ = 1;
-  in_ranks_ = false;
-  lost_ = nullptr;
-  for (auto& d : devices_) {  // what a failed run left queued must not leak into the next one
-    for (auto& s : d->streams) s->queue.clear();
-    std::erase_if(d->streams, [](auto& s) { return s->closing; });
+  locked([&] { ranks_ = 1, in_ranks_ = false; });
+  try {
+    if (lost_) std::rethrow_exception(std::exchange(lost_, nullptr));
+    finish_destroyed();
+  } catch (...) {  // what a failed run left queued must not leak into the next one
+    Lock lock(mutex_);
+    fail(lock, std::current_exception());
   }
-  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace simt

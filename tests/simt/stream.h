@@ -57,6 +57,9 @@ struct Device {
 class System {
  public:
   static System& get();
+  // The end of the process: destroyed streams do what is left in them. A fault in it ends the process with
+  // code 1.
+  ~System();
 
   Device& device(int index);
   void push(Stream& s, Operation op);
@@ -84,12 +87,17 @@ class System {
  private:
   using Lock = std::unique_lock<std::mutex>;
   using Waiter = const std::function<bool()>*;
+  System();
   Random& dice();
   Stream* pick(Device& d, Stream* wanted);
   Stream* pick_anywhere();
   void run_head(Stream& s, Lock& lock);
   bool stuck() const;
   [[noreturn]] void fail(Lock& lock, std::exception_ptr error);
+  Stream* pick_destroyed();
+  void finish_destroyed();
+  void drop(bool (*from)(const Stream&));
+  void forget_dropped(Lock& lock);
   std::string stuck_report() const;
 
   std::mutex mutex_;
@@ -102,6 +110,9 @@ class System {
   int running_ = 0;  // operations being run right now
   bool in_ranks_ = false;
   std::exception_ptr lost_;  // the fault that ended this run_ranks for everybody
+  // Work that a fault has taken off its stream. It may own memory that running work still touches, so it
+  // stays until nothing runs.
+  std::vector<Operation> dropped_;
 };
 
 inline thread_local int current_device = 0;

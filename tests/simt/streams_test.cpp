@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ptx.h"
 #include "tests/simt/every_seed.h"
+#include "tests/simt/memory.h"
 #include "tests/simt/run_kernel.h"
 
 namespace ringattn {
@@ -105,6 +108,148 @@ TEST(StreamFaults, TouchingMemoryBeforeItsStreamHasMadeIt) {
     cudaMallocAsync(&memory.p, 128, a);
     cudaMemsetAsync(memory.p, 0, 128, b);  // another stream, no event
     cudaDeviceSynchronize();
+  });
+}
+
+// ---------------------------------------------------------------- streams that end before their work has
+
+void set_flag(void* flag) { *static_cast<bool*>(flag) = true; }
+void say_done(void*) { std::fputs("the host function has run\n", stderr); }
+
+// 128 bytes that the stream makes, writes and frees; nobody waits for it.
+void use_memory_in_passing(cudaStream_t s) {
+  float* p = nullptr;
+  cudaMallocAsync(&p, 128, s);
+  cuda::launch(add_one, dim3(1), dim3(32), 0, s, p, p);
+  cudaFreeAsync(p, s);
+}
+std::size_t device_bytes_in_use() {
+  std::size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  return total - free;
+}
+
+TEST(DestroyedStreams, DoTheirWorkWhenTheHostNextWaits) {
+  simt::in_every_seed([] {
+    bool done = false;
+    const std::size_t before = device_bytes_in_use();
+    {
+      const StreamOwner s;
+      use_memory_in_passing(s);
+      cudaLaunchHostFunc(s, set_flag, &done);
+    }
+    EXPECT_FALSE(done);  // as late as can be
+    EXPECT_EQ(device_bytes_in_use(), before + 128);
+    cudaDeviceSynchronize();
+    EXPECT_TRUE(done);
+    EXPECT_EQ(device_bytes_in_use(), before);
+  });
+}
+
+// An event of a stream that goes on holds the destroyed one back.
+TEST(DestroyedStreams, DoTheirWorkAtTheLatestWhenTheRanksEnd) {
+  simt::in_every_seed([] {
+    std::array<bool, 3> done{}, before{}, behind{};
+    std::array<cudaStream_t, 3> going_on{};
+    simt::System::get().run_ranks(3, [&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      cudaStreamCreateWithFlags(&going_on[r], cudaStreamNonBlocking);
+      cudaEvent_t e;
+      cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
+      cudaLaunchHostFunc(going_on[r], set_flag, &before[r]);
+      cudaEventRecord(e, going_on[r]);
+      const StreamOwner s;
+      cudaStreamWaitEvent(s, e);
+      use_memory_in_passing(s);
+      cudaLaunchHostFunc(s, set_flag, &done[r]);
+      cudaEventDestroy(e);
+    });
+    EXPECT_EQ(done, (std::array{true, true, true}));
+    EXPECT_EQ(before, (std::array{true, true, true}));
+    for (int r = 0; r < 3; ++r) EXPECT_EQ(simt::allocated_bytes(r), 0u);
+    // What is queued on a stream that lives is not lost either.
+    for (std::size_t r = 0; r < 3; ++r) {
+      cudaLaunchHostFunc(going_on[r], set_flag, &behind[r]);
+      cudaStreamSynchronize(going_on[r]);
+      cudaStreamDestroy(going_on[r]);
+    }
+    EXPECT_EQ(behind, (std::array{true, true, true}));
+  });
+}
+
+TEST(DestroyedStreams, AreAskedForTheirFaultsWhenTheRanksEnd) {
+  simt::expect_fault(FaultKind::out_of_bounds, "cudaMemsetAsync runs after its memory was freed", [] {
+    simt::System::get().run_ranks(2, [](int) {
+      const StreamOwner s;
+      const DeviceArray<float> memory(32);
+      cudaMemsetAsync(memory.data(), 0, 128, s);
+    });
+  });
+}
+
+TEST(DestroyedStreams, DoTheirWorkAtTheLatestWhenTheProcessEnds) {
+  EXPECT_EXIT(
+      {
+        {
+          const StreamOwner s;
+          use_memory_in_passing(s);
+          cudaLaunchHostFunc(s, say_done, nullptr);
+        }
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "the host function has run");
+}
+
+TEST(DestroyedStreams, EndTheProcessWithTheirFault) {
+  EXPECT_EXIT(
+      {
+        {
+          const StreamOwner s;
+          const DeviceArray<float> memory(32);
+          cudaMemsetAsync(memory.data(), 0, 128, s);
+        }
+        std::exit(0);
+      },
+      testing::ExitedWithCode(1),
+      "at the end of the process: .*cudaMemsetAsync runs after its memory was freed");
+}
+
+// Neither a hang, nor a leak for those who look for one at the end of the process.
+TEST(DestroyedStreams, DoNotKeepTheProcessWithWorkThatCannotRun) {
+  EXPECT_EXIT(
+      {
+        {
+          const StreamOwner s;
+          simt::System::get().push(*s, {"never", [] { return false; }, [] {}});
+          use_memory_in_passing(s);
+          cudaLaunchHostFunc(s, say_done, nullptr);
+        }
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "^$");
+}
+
+TEST(StreamFaults, FreeTheMemoryThatAStreamWasToFree) {
+  simt::in_every_seed([] {
+    const StreamOwner s;
+    const std::size_t before = device_bytes_in_use();
+    float* p = nullptr;
+    cudaMallocAsync(&p, 128, s);
+    cuda::launch(add_one, dim3(1), dim3(64), 0, s, p, p);  // twice as many threads as there are numbers
+    cudaFreeAsync(p, s);
+    EXPECT_THROW(cudaStreamSynchronize(s), simt::Fault);
+    EXPECT_EQ(device_bytes_in_use(), before);
+  });
+}
+
+TEST(StreamFaults, FreeingInAStreamWhatIsFreedAlready) {
+  simt::expect_fault(FaultKind::usage, "its memory was freed before", [] {
+    const StreamOwner s;
+    float* p = nullptr;
+    cudaMallocAsync(&p, 128, s);
+    cudaFreeAsync(p, s);
+    cudaFreeAsync(p, s);
+    cudaStreamSynchronize(s);
   });
 }
 
