@@ -133,23 +133,31 @@ std::string ring_hands_over_every_tile() {
   return differing("sum of a round", got, want);
 }
 
-__global__ void reduce(float* out) {
+// Each block when those before it are done, as dq's parts are added.
+__global__ void reduce_in_turn(float* out, int* done) {
 #ifdef RINGATTN_UNITS_SM90
   auto* const s = reinterpret_cast<float*>(ptx::dynamic_shared());
-  ptx::store_shared(s + threadIdx.x, static_cast<float>(threadIdx.x + blockIdx.x * 1000));
+  const float large = blockIdx.x == 0 ? 0x1p30f : -0x1p30f;
+  ptx::store_shared(s + threadIdx.x, blockIdx.x < 2 ? large : static_cast<float>(threadIdx.x + blockIdx.x));
   ptx::fence_proxy_async();
   __syncthreads();
   if (threadIdx.x != 0) return;
+  ptx::wait_global(done, static_cast<int>(blockIdx.x));
+  ptx::fence_proxy_async_global();
   ptx::bulk_reduce_add(out, s, 64 * 4);
   ptx::bulk_commit();
-  ptx::bulk_wait_read<0>();
+  ptx::bulk_wait<0>();
+  ptx::fence_global();
+  ptx::atomic_add_global(done, 1);
 #endif
 }
-std::string bulk_reductions_add_up() {
+// 2^30 takes what came before it away and what comes between it and -2^30, so that any other order shows.
+std::string bulk_reductions_take_turns() {
   const Array<float> out(std::vector<float>(64, 0.5f));
-  run_blocks(reduce, 3, 64, 256, out.data());
+  const Array<int> done(std::vector<int>(1, 0));
+  run_blocks(reduce_in_turn, 4, 64, 256, out.data(), done.data());
   std::vector<float> want;
-  for (int i = 0; i < 64; ++i) want.push_back(0.5f + 3 * static_cast<float>(i) + 3000);
+  for (int i = 0; i < 64; ++i) want.push_back(2 * static_cast<float>(i) + 5);
   return differing("sum", out.host(), want);
 }
 
@@ -219,7 +227,7 @@ std::vector<Unit> async_units() {
           {"TMA packs rows of heads", kOnly, kOnly, tma_packs_rows_of_heads},
           {"TMA reads four dimensions", kOnly, kOnly, tma_reads_four_dimensions},
           {"ring of two slots hands over every tile", kOnly, kOnly, ring_hands_over_every_tile},
-          {"bulk reductions of several blocks add up", kOnly, kOnly, bulk_reductions_add_up},
+          {"bulk reductions of several blocks take turns", kOnly, kOnly, bulk_reductions_take_turns},
           {"elect chooses one lane", kOnly, kOnly, elect_chooses_one_lane},
           {"registers move between warpgroups", kOnly, kOnly, registers_move_between_warpgroups}};
 }

@@ -37,13 +37,13 @@ Rows rows_of(const std::byte* data, const ArrayLayout& layout) {
 
 class CudaKernel final : public Kernel {
  public:
-  CudaKernel(const KernelConfig& config, cudaStream_t stream, const SplitRule& rule)
+  CudaKernel(const KernelConfig& config, cudaStream_t stream, const std::optional<SplitRule>& rule = {})
       : config_(config),
         shape_(config.shape),
         stream_(stream),
         chapter_(chapter_for(config)),
         rows_(chapter_.group_rows(config)),
-        split_rule_(rule),
+        split_rule_(rule ? *rule : split_rule()),
         scaling_(scaling_of(config.softmax_scale, config.dtype)),
         layout_(config.shape, config.dtype, config.q_rows),
         workspace_(layout_.bytes(Pass::forward), stream),
@@ -358,7 +358,7 @@ std::unique_ptr<Kernel> cuda::make_split_kernel(const KernelConfig& config, cuda
 
 std::unique_ptr<Kernel> make_cuda_kernel(const KernelConfig& config, void* stream) {
   check_config(config);  // first of all, whatever the device
-  return cuda::make_split_kernel(config, static_cast<cudaStream_t>(stream), cuda::split_rule());
+  return std::make_unique<CudaKernel>(config, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace ringattn
