@@ -16,12 +16,15 @@
 
 #undef RINGATTN_BEFORE_CELLS
 #undef RINGATTN_CELLS
+#undef RINGATTN_CELL_ATTR  // of a lambda, which clang does not give the attributes around it
 #if RINGATTN_PAIRS
 #define RINGATTN_BEFORE_CELLS() HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16") static_assert(true, "")
 #define RINGATTN_CELLS HWY_NAMESPACE::pairs
+#define RINGATTN_CELL_ATTR __attribute__((target(HWY_TARGET_STR ",avx512bf16")))
 #else
 #define RINGATTN_BEFORE_CELLS() HWY_BEFORE_NAMESPACE()
 #define RINGATTN_CELLS HWY_NAMESPACE
+#define RINGATTN_CELL_ATTR HWY_ATTR
 #endif
 
 RINGATTN_BEFORE_CELLS();

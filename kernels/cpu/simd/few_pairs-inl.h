@@ -84,7 +84,7 @@ struct Paired {
         }
       }
     };
-    const auto add_pair = [&](index_t row, int chain) HWY_ATTR {
+    const auto add_pair = [&](index_t row, int chain) RINGATTN_CELL_ATTR {
       __m256bh cells[kWidth];
       RINGATTN_UNROLL for (int u = 0; u < kWidth; ++u) cells[u] =
           reinterpret_cast<__m256bh>(cells_at(u, row));
